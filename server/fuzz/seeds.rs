@@ -55,6 +55,7 @@ fn protobuf_versions(corpus: &Path) {
             "plans" => as_protobuf::<v1::PlansRequest>(body.as_bytes()),
             "remove_plan" => as_protobuf::<v1::RemovePlanRequest>(body.as_bytes()),
             "show" => as_protobuf::<v1::ShowRequest>(body.as_bytes()),
+            "take" => as_protobuf::<v1::TakeRequest>(body.as_bytes()),
             _ => as_protobuf::<v1::StreamRequest>(body.as_bytes()),
         };
         fs::write(path.with_extension("bin"), [call.as_bytes(), b"\n", &body].concat()).unwrap();

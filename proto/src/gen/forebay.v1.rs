@@ -826,8 +826,8 @@ impl ::prost::Name for RingEnd {
 const NAME: &'static str = "RingEnd";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.RingEnd".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.RingEnd".into() }}
-/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset or a mixture under a plan, or a dataset's raw
-/// table.
+/// FlightDescriptor.command of GetFlightInfo and GetSchema: one epoch of a dataset or a mixture under a plan, a dataset's raw
+/// table, or rows by their numbers.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamRequest {
     #[prost(string, tag = "1")]
@@ -904,6 +904,9 @@ pub struct StreamRequest {
     /// The sources of a mixture, at most 64, instead of dataset. The sample applies to each source.
     #[prost(message, repeated, tag = "25")]
     pub sources: ::prost::alloc::vec::Vec<MixtureSource>,
+    /// Rows by their numbers instead of an epoch: the only field of its request, and an error in an action.
+    #[prost(message, optional, tag = "26")]
+    pub take: ::core::option::Option<TakeRequest>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
@@ -995,7 +998,7 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Assumptions".into
 /// Ticket of DoGet.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Ticket {
-    #[prost(oneof = "ticket::Read", tags = "1, 2")]
+    #[prost(oneof = "ticket::Read", tags = "1, 2, 3")]
     pub read: ::core::option::Option<ticket::Read>,
 }
 /// Nested message and enum types in `Ticket`.
@@ -1006,6 +1009,8 @@ pub mod ticket {
         Table(super::TableRead),
         #[prost(message, tag = "2")]
         Stream(super::StreamRead),
+        #[prost(message, tag = "3")]
+        Take(super::TakeRead),
     }
 }
 impl ::prost::Name for Ticket {
@@ -1049,6 +1054,19 @@ impl ::prost::Name for StreamRead {
 const NAME: &'static str = "StreamRead";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRead".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRead".into() }}
+/// Rows by their numbers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TakeRead {
+    #[prost(message, optional, tag = "1")]
+    pub request: ::core::option::Option<TakeRequest>,
+    /// Encoding of the headers, as in StreamRead.
+    #[prost(enumeration = "Encoding", tag = "2")]
+    pub encoding: i32,
+}
+impl ::prost::Name for TakeRead {
+const NAME: &'static str = "TakeRead";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.TakeRead".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.TakeRead".into() }}
 /// app_metadata of every batch.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct BatchHeader {
@@ -1689,6 +1707,40 @@ impl ::prost::Name for ReplayRow {
 const NAME: &'static str = "ReplayRow";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ReplayRow".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ReplayRow".into() }}
+/// Body of the action "take": rows of a dataset by their numbers, with the values that a stream of the plan has for them. Each result
+/// is an Arrow IPC stream of one batch.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TakeRequest {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    /// An inline plan; either this or plan_id is required.
+    #[prost(message, optional, tag = "2")]
+    pub plan: ::core::option::Option<Plan>,
+    /// The id of a fitted plan.
+    #[prost(string, tag = "3")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// The rows, in the order in which they are returned, by their index in the snapshot in file order, as added by with_row_ids. They
+    /// must pass the plan's filter. At most 65,536, and the same row may be named several times. Without any number, no row is
+    /// returned.
+    #[prost(uint64, repeated, tag = "4")]
+    pub row_ids: ::prost::alloc::vec::Vec<u64>,
+    /// Instead of row_ids: indices among the rows that pass the plan's filter, in file order.
+    #[prost(uint64, repeated, tag = "5")]
+    pub positions: ::prost::alloc::vec::Vec<u64>,
+    /// Rows per batch. Default: all rows in one batch. Every batch opens the row groups of its rows again.
+    #[prost(uint64, optional, tag = "6")]
+    pub batch_size: ::core::option::Option<u64>,
+    /// Adds the column __row_id, as in StreamRequest.
+    #[prost(bool, tag = "7")]
+    pub with_row_ids: bool,
+    /// Digest of the required snapshot; empty: the current one.
+    #[prost(string, tag = "8")]
+    pub snapshot: ::prost::alloc::string::String,
+}
+impl ::prost::Name for TakeRequest {
+const NAME: &'static str = "TakeRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.TakeRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.TakeRequest".into() }}
 /// Body of the action "show", whose result is the FitResult of a fitted plan stored on the server.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShowRequest {

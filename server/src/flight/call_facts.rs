@@ -78,6 +78,12 @@ impl CallFacts {
         self.plan_id = truncated(id, NAME_LENGTH_MAX).or_else(|| self.plan_id.take());
     }
 
+    /// Counts a batch that an action returns.
+    pub(super) fn add_batch(&mut self, rows: u64) {
+        self.batches = Some(self.batches.unwrap_or(0) + 1);
+        self.rows = Some(self.rows.unwrap_or(0) + rows);
+    }
+
     /// Sets what a request names.
     pub(super) fn set_request(&mut self, request: &v1::StreamRequest) {
         self.set_dataset(&request.dataset);

@@ -13,7 +13,7 @@ use crate::{
     cpu_pool::CpuPool,
     plan::{self, RequestLimits},
     shutdown::ShutdownWatch,
-    stream::{Prepared, PreparedGroups, RawTable, StreamError, Streams},
+    stream::{Prepared, PreparedGroups, PreparedTake, RawTable, StreamError, Streams},
 };
 
 /// The parts of the server that all calls share. Cheap to clone.
@@ -109,6 +109,18 @@ impl CallContext {
     async fn checked(&self, message: &v1::StreamRequest) -> Result<plan::Request, Status> {
         self.authorize_request(message).await?;
         plan::Request::check(message).map_err(|error| status::of(&error.into()))
+    }
+
+    /// Rows by their numbers, if the caller may read their dataset.
+    pub(super) async fn take(&self, message: &v1::TakeRequest) -> Result<PreparedTake, Status> {
+        self.call.note(|facts| {
+            facts.set_dataset(&message.dataset);
+            facts.set_plan_id(&message.plan_id);
+        });
+        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        let taken = self.streams().prepare_take(message).await.map_err(|error| status::of(&error))?;
+        self.call.note(|facts| facts.set_plan_id(taken.stream().plan_id()));
+        Ok(taken)
     }
 
     /// Rows of a raw table, if the caller may read its dataset.

@@ -16,6 +16,8 @@ pub(super) enum FlightTarget {
     Table(v1::TableRead, Encoding),
     /// One epoch under a plan, or one group of it, and the encoding of its request.
     Stream(Box<v1::StreamRequest>, Encoding),
+    /// Rows by their numbers, and the encoding of the request.
+    Take(Box<v1::TakeRequest>, Encoding),
     /// The groups of an epoch under a plan, and the encoding of its request.
     Groups(Box<v1::StreamRequest>, Encoding),
 }
@@ -39,8 +41,14 @@ impl FlightTarget {
             },
             DescriptorType::Cmd => {
                 let (message, encoding) = context.decode::<v1::StreamRequest>(&descriptor.cmd).await?;
+                if let Some(take) = message.take.clone() {
+                    let alone = v1::StreamRequest { take: message.take.clone(), ..v1::StreamRequest::default() };
+                    check_alone(&message, &alone, "take: a request for rows by their numbers")?;
+                    return Ok(Self::Take(Box::new(take), encoding));
+                }
                 if let Some(read) = message.table.clone() {
-                    check_alone(&message)?;
+                    let alone = v1::StreamRequest { table: message.table.clone(), ..v1::StreamRequest::default() };
+                    check_alone(&message, &alone, "table: a request for the rows of a raw table")?;
                     context.call.note(|facts| facts.set_dataset(&read.dataset));
                     return Ok(Self::Table(read, encoding));
                 }
@@ -57,12 +65,12 @@ impl FlightTarget {
     }
 }
 
-/// Checks that a request for a raw table asks for nothing else.
-fn check_alone(message: &v1::StreamRequest) -> Result<(), Status> {
-    let alone = v1::StreamRequest { table: message.table.clone(), ..v1::StreamRequest::default() };
-    if *message == alone {
+/// Checks that a request asks for nothing besides one field.
+fn check_alone(message: &v1::StreamRequest, alone: &v1::StreamRequest, what: &str) -> Result<(), Status> {
+    if message == alone {
         return Ok(());
     }
-    let reason = "table: a request for the rows of a raw table has no other field; its dataset is table.dataset";
-    Err(status::refusal(Reason::InvalidRequest, reason))
+    let field = what.split(':').next().unwrap_or_default();
+    let reason = format!("{what} has no other field; its dataset is {field}.dataset");
+    Err(status::refusal(Reason::InvalidRequest, &reason))
 }

@@ -170,6 +170,7 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::Plan(plan) => match plan {
             PlanError::NotFitted { .. } => Reason::NotFitted,
             PlanError::OrderChanged { .. } => Reason::OrderChanged,
+            PlanError::TakeRows { .. } => Reason::Limit,
             PlanError::Field { .. }
             | PlanError::UnknownColumn { .. }
             | PlanError::Outputs(_)

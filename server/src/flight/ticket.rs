@@ -15,12 +15,15 @@ const MAGIC: &[u8] = b"FBT1";
 
 /// A ticket for `steps` steps of a rank, or for all if `steps` is 0.
 pub(super) fn stream(request: &v1::StreamRequest, rank: u64, steps: u64, encoding: Encoding) -> Ticket {
-    let encoding = match encoding {
-        Encoding::Json => v1::Encoding::Json,
-        Encoding::Protobuf => v1::Encoding::Protobuf,
-    };
-    let read = v1::StreamRead { request: Some(request.clone()), rank, encoding: encoding.into(), steps };
+    let encoding = wire_encoding(encoding).into();
+    let read = v1::StreamRead { request: Some(request.clone()), rank, encoding, steps };
     write(v1::ticket::Read::Stream(read))
+}
+
+/// A ticket for rows by their numbers.
+pub(super) fn take(request: v1::TakeRequest, encoding: Encoding) -> Ticket {
+    let read = v1::TakeRead { request: Some(request), encoding: wire_encoding(encoding).into() };
+    write(v1::ticket::Read::Take(read))
 }
 
 /// A ticket for rows of a raw table.
@@ -43,6 +46,13 @@ pub(super) fn read(ticket: &Ticket) -> Result<v1::ticket::Read, Status> {
     };
     let (message, _) = forebay_proto::decode::<v1::Ticket>(bytes).map_err(|error| status::of_bytes(&error))?;
     message.read.ok_or_else(unknown)
+}
+
+fn wire_encoding(encoding: Encoding) -> v1::Encoding {
+    match encoding {
+        Encoding::Json => v1::Encoding::Json,
+        Encoding::Protobuf => v1::Encoding::Protobuf,
+    }
 }
 
 fn write(read: v1::ticket::Read) -> Ticket {

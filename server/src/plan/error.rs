@@ -29,6 +29,16 @@ pub enum PlanError {
         /// Suggested names.
         near: String,
     },
+    /// A take has too many rows.
+    #[error("{path}: {rows} rows, the limit is {limit}: divide them among several requests")]
+    TakeRows {
+        /// The field.
+        path: &'static str,
+        /// The number of rows.
+        rows: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The outputs cannot be computed from these columns.
     #[error("plan.outputs: {0}")]
     Outputs(#[from] CompileError),

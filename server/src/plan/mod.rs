@@ -20,6 +20,7 @@ mod row_id;
 mod sample;
 mod source;
 mod table_rows;
+mod take;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
@@ -36,6 +37,7 @@ pub use row_id::ROW_ID;
 pub use sample::Sample;
 pub use source::Source;
 pub use table_rows::{TableRows, indices};
+pub use take::{Take, TakeBy};
 pub use warnings::warnings;
 
 /// Limit of the outputs, derived columns or units of a plan.

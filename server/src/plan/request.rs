@@ -93,6 +93,10 @@ impl Request {
             let reason = "only GetFlightInfo and GetSchema accept it, and then no other field: leave it out here";
             return Err(PlanError::field("table", reason));
         }
+        if message.take.is_some() {
+            let reason = "only GetFlightInfo and GetSchema accept it, and then no other field; the action is \"take\"";
+            return Err(PlanError::field("take", reason));
+        }
         if message.dataset.is_empty() && message.sources.is_empty() {
             return Err(PlanError::field("dataset", "missing: expected the name of a dataset on this server"));
         }

@@ -4,6 +4,7 @@
 //! stream    snapshot + plan + order ─ resolve ─▶ pieces ─▶ scan ─▶ kernels ─ epoch ─▶ batches
 //! fit       the same rows ─▶ engine ─ fit ─▶ learned parameters
 //! describe  the same rows ─▶ engine ─ describe ─▶ what columns hold
+//! take      chosen rows ─▶ scan ─▶ kernels ─ take ─▶ batches
 //! exchange  a client's rows ─▶ kernels ─▶ outputs
 //! ```
 //!
@@ -26,6 +27,7 @@ mod replay;
 mod resolve;
 mod row_pass;
 mod table;
+mod take;
 
 use std::sync::Arc;
 
@@ -46,6 +48,7 @@ pub use plan_records::PlanRecord;
 pub use replay::Replayed;
 pub use resolve::{prepare::PreparedGroups, prepared::Prepared};
 pub use table::RawTable;
+pub use take::PreparedTake;
 
 use crate::{
     budget::Budget,
@@ -149,6 +152,16 @@ impl Streams {
     /// Starts to read rows of a raw table. The `position` of a header is the index of its first row.
     pub fn table(&self, table: RawTable) -> Result<BatchTask, StreamError> {
         table::start(&self.environment, table)
+    }
+
+    /// Resolves a request for rows by their numbers.
+    pub async fn prepare_take(&self, message: &v1::TakeRequest) -> Result<PreparedTake, StreamError> {
+        Box::pin(PreparedTake::new(&self.environment, &self.resolver, message)).await
+    }
+
+    /// Starts to read rows by their numbers. The `position` of a header is the place of its first row in the request.
+    pub async fn take(&self, taken: PreparedTake) -> Result<BatchTask, StreamError> {
+        take::start(&self.environment, taken).await
     }
 
     /// Estimates the cost of a request's epoch. Its `assume` replaces properties of the dataset by assumed ones.

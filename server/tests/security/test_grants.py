@@ -86,6 +86,7 @@ def test_every_call_requires_a_token(client: fl.FlightClient):
         lambda options: list(client.do_action(action("explain", dataset="numbers", plan=PLAN), options)),
         lambda options: list(client.do_action(action("describe", dataset="numbers"), options)),
         lambda options: client.get_flight_info(table("numbers"), options),
+        lambda options: list(client.do_action(action("take", dataset="numbers", plan=PLAN, row_ids=[0]), options)),
         lambda options: list(client.do_action(action("plans"), options)),
         lambda options: list(client.do_action(action("remove_plan", plan_id="ab"), options)),
         lambda options: client.do_get(fl.Ticket(b"FBT1"), options).read_all(),
@@ -113,6 +114,8 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
             lambda name=name: list(client.do_action(action("fit", dataset=name or "x", plan=PLAN), bearer(TRAINER))),
             lambda name=name: list(client.do_action(action("describe", dataset=name or "x"), bearer(TRAINER))),
             lambda name=name: client.get_flight_info(table(name), bearer(TRAINER)),
+            lambda name=name: client.get_flight_info(taken(name or "x"), bearer(TRAINER)),
+            lambda name=name: list(client.do_action(action("take", dataset=name or "x", plan=PLAN), bearer(TRAINER))),
             lambda name=name: list(
                 client.do_action(action("explain", dataset=name or "x", plan=PLAN), bearer(TRAINER))
             ),
@@ -124,6 +127,24 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
         client.get_flight_info(fl.FlightDescriptor.for_path("ghost-secret"), bearer(TRAINER))
     assert "no dataset" in str(caught.value)
     assert not re.search(r'"(secret|hidden)"', str(caught.value))
+
+
+def taken(dataset: str, **more: Any) -> fl.FlightDescriptor:
+    take = {"dataset": dataset, "plan": PLAN, "row_ids": [7, 3], **more}
+    return fl.FlightDescriptor.for_command(json.dumps({"take": take}).encode())
+
+
+def test_a_take_requires_the_grants_of_its_plan_and_its_own_ticket(client: fl.FlightClient):
+    with refused("unauthorized", '"secret" is not granted to trainer'):
+        client.get_flight_info(taken("numbers", plan=LOOKUP), bearer(TRAINER))
+    with refused("unauthorized", '"secret" is not granted to trainer'):
+        list(client.do_action(action("take", dataset="numbers", plan=LOOKUP, row_ids=[1]), bearer(TRAINER)))
+    ticket = client.get_flight_info(taken("secret"), bearer(OTHER)).endpoints[0].ticket
+    assert client.do_get(ticket, bearer(OTHER)).read_all().num_rows == 2
+    by_hand = json.dumps({"take": {"request": {"dataset": "numbers", "plan": PLAN, "row_ids": [1]}}}).encode()
+    for token, bad in ((TRAINER, ticket), (ADMIN, ticket), (TRAINER, fl.Ticket(by_hand))):
+        with refused("unauthorized"):
+            client.do_get(bad, bearer(token)).read_all()
 
 
 def test_every_source_of_a_mixture_requires_a_grant(client: fl.FlightClient):

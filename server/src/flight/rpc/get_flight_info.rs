@@ -1,4 +1,4 @@
-//! `GetFlightInfo`: a dataset's raw table, one epoch under a plan, or the groups of one.
+//! `GetFlightInfo`: a dataset's raw table, one epoch under a plan, the groups of one, or rows by their numbers.
 
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use forebay_proto::{Encoding, v1};
@@ -9,6 +9,7 @@ use super::{
     epoch_info::{endpoint, epoch_info},
     groups_info::groups_info,
     table_info::table_info,
+    take_info::take_info,
 };
 use crate::{
     flight::{context::CallContext, descriptor::FlightTarget, status, ticket},
@@ -31,6 +32,10 @@ pub(crate) async fn info(context: &CallContext, mut descriptor: FlightDescriptor
         FlightTarget::Stream(message, encoding) => {
             let prepared = context.prepare(&message).await?;
             stream_info(context, *message, &prepared, encoding)?
+        }
+        FlightTarget::Take(message, encoding) => {
+            let taken = context.take(&message).await?;
+            take_info(context, *message, &taken, encoding)?
         }
         FlightTarget::Groups(message, encoding) => {
             let groups = context.prepare_groups(&message).await?;

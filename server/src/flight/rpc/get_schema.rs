@@ -12,6 +12,7 @@ pub(crate) async fn schema(context: &CallContext, descriptor: &FlightDescriptor)
     let schema = match FlightTarget::read(context, descriptor).await? {
         FlightTarget::Table(read, _) => context.table(&read).await?.schema(),
         FlightTarget::Stream(message, _) => context.prepare(&message).await?.schema(),
+        FlightTarget::Take(message, _) => context.take(&message).await?.schema(),
         FlightTarget::Groups(message, _) => context.prepare_groups(&message).await?.shared().schema(),
     };
     let options = IpcWriteOptions::default();

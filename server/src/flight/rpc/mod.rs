@@ -12,3 +12,4 @@ pub(super) mod unimplemented;
 mod epoch_info;
 mod groups_info;
 mod table_info;
+mod take_info;

@@ -2,6 +2,7 @@
 
 mod body;
 mod encode;
+mod ipc_stream;
 mod zero_nulls;
 
 pub(crate) mod decode;
@@ -9,3 +10,4 @@ pub(crate) mod decode;
 pub(crate) use body::message_length;
 pub use body::response;
 pub use encode::{Encoder, Message};
+pub(crate) use ipc_stream::ipc_stream;

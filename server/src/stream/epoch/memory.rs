@@ -75,6 +75,20 @@ pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
+/// The memory of a take of rows of these pieces' row groups: for reading them, and its batches, of which one is also
+/// assembled from chunks and may be copied to repeat rows.
+pub(crate) fn taken_bytes(prepared: &Prepared, pieces: &[Piece], rows: u64) -> u64 {
+    let batch_rows = prepared.request.batch_size.min(rows);
+    let batches = rows.div_ceil(batch_rows.max(1)).min(BATCHES_MAX) + 1;
+    let batch = prepared.wire_row_bytes().saturating_mul(batch_rows);
+    let filling = batch_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes);
+    let sending = prepared.wire_row_bytes().saturating_mul(rows).min(SENDING_BYTES as u64);
+    in_order_bytes(prepared, pieces)
+        .saturating_add(batch.saturating_mul(batches))
+        .saturating_add(filling)
+        .saturating_add(sending)
+}
+
 /// The memory for reading a share's lanes.
 pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
     lanes_bytes(prepared, &GroupSizes::of(prepared), shuffle, share.rank)

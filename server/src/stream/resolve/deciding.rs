@@ -46,8 +46,13 @@ impl Deciding {
         Ok(is_needed.then_some(Self { derivation, columns }))
     }
 
+    /// The columns that it reads, by index in the projection.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
     /// Which of the rows of these columns pass; none: all of them.
-    fn selected(&self, rows: &RecordBatch, first_row: u64) -> Result<Option<BooleanBuffer>, StreamError> {
+    pub(super) fn selected(&self, rows: &RecordBatch, first_row: u64) -> Result<Option<BooleanBuffer>, StreamError> {
         Ok(self.derivation.apply(rows, first_row)?.selected())
     }
 }

@@ -17,3 +17,4 @@ pub(crate) mod prepare;
 pub(crate) mod prepared;
 pub(crate) mod rows;
 pub(crate) mod units;
+mod wanted;

@@ -93,6 +93,14 @@ impl Resolver {
         }
     }
 
+    /// The same without counting the rows that pass a filter: the epoch has all stored rows.
+    pub(crate) async fn prepare_stored(&self, request: Request) -> Result<Prepared, StreamError> {
+        let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
+        let (snapshot, compiled) = self.opened(&request).instrument(span).await?;
+        let stored = Arc::clone(snapshot.row_counts());
+        self.ordered(request, snapshot, compiled, stored, None)
+    }
+
     /// Opens the snapshot, compiles the plan and counts the rows of every group.
     pub(crate) async fn prepare_groups(&self, request: Request) -> Result<PreparedGroups, StreamError> {
         let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);

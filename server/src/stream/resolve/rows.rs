@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_kernels::Program;
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
             expressions::Expressions,
             groups::GroupFilter,
             passing::Passing,
+            wanted,
         },
     },
 };
@@ -83,6 +84,18 @@ impl Rows {
         times: &mut StageTimes,
     ) -> Result<Option<NextRows>, StreamError> {
         deciding::next_rows(reader, (self.deciding.as_ref(), &self.derivation), first_row, times)
+    }
+
+    /// Like [`Self::next`], but returns only the rows that `choose` names: it gets the passing ones of the rows (none: all
+    /// pass) and their number, and returns some of the passing ones.
+    pub(crate) fn next_wanted(
+        &self,
+        reader: &mut RowGroupReader,
+        first_row: u64,
+        choose: impl FnOnce(Option<&BooleanBuffer>, usize) -> Result<BooleanBuffer, StreamError>,
+        times: &mut StageTimes,
+    ) -> Result<Option<NextRows>, StreamError> {
+        wanted::next_wanted(reader, (self.deciding.as_ref(), &self.derivation), first_row, choose, times)
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.

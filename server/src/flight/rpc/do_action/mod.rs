@@ -7,6 +7,7 @@ mod plans;
 mod replay;
 mod results;
 mod show;
+mod take;
 
 use arrow_flight::{Action, ActionType};
 use forebay_proto::v1::Reason;
@@ -17,7 +18,7 @@ use results::ActionResults;
 use crate::flight::{context::CallContext, status};
 
 /// Names of the actions.
-const NAMES: [&str; 7] = ["fit", "explain", "replay", "show", "plans", "remove_plan", "describe"];
+const NAMES: [&str; 8] = ["fit", "explain", "replay", "show", "plans", "remove_plan", "describe", "take"];
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
@@ -34,7 +35,9 @@ pub(crate) fn types() -> Vec<ActionType> {
     let remove = "Body: RemovePlanRequest {plan_id}. Result: StoredPlan, as it was before its removal";
     let describe = "Body: DescribeRequest {dataset, columns, filter}. Results: DescribeUpdate, any number of \
                     {\"progress\": …}, then one {\"result\": …}: counts, bounds, quantiles and frequent values of each column";
-    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove, describe]);
+    let take = "Body: TakeRequest {dataset, plan or plan_id, row_ids or positions}. Results: Arrow IPC streams of one \
+                batch each: these rows in this order";
+    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove, describe, take]);
     described
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .collect()
@@ -52,6 +55,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         "plans" => plans::list(context, &action.body).await,
         "describe" => describe::results(context, &action.body).await,
         "remove_plan" => plans::remove(context, &action.body).await,
+        "take" => take::results(context, &action.body).await,
         other => {
             let message = format!("unknown action \"{other}\": this version has {}", NAMES.join(", "));
             Err(status::refusal(Reason::Unimplemented, &message))

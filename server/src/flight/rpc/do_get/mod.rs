@@ -29,7 +29,7 @@ use crate::{
     },
     metrics::StreamLabels,
     plan::{self, PlanError},
-    stream::{BatchTask, StreamError},
+    stream::{BatchTask, PreparedTake, StreamError},
 };
 
 /// The messages of a stream, or the error that ends it.
@@ -41,7 +41,7 @@ struct OpenedStream {
     schema: SchemaRef,
     batches: BatchTask,
     headers: HeaderFormat,
-    /// None for a raw table, which cannot be resumed.
+    /// None for a raw table or a take, which cannot be resumed.
     resume: Option<Resume>,
 }
 
@@ -71,6 +71,11 @@ pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<M
             }
             open_stream(context, read).await
         }
+        v1::ticket::Read::Take(read) => {
+            let request = read.request.unwrap_or_default();
+            let taken = context.take(&request).await?;
+            open_take(context, &request.dataset, taken, read.encoding).await
+        }
     };
     opened.and_then(|opened| send(context, opened, permit)).map_err(|error| status::of(&error))
 }
@@ -89,11 +94,7 @@ async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<Open
     let prepared = context.streams().prepare(plan::Request::check(&message)?).await?;
     context.call.note(|facts| facts.set_plan_id(prepared.plan_id()));
     let request = prepared.request();
-    let encoding = match v1::Encoding::try_from(read.encoding) {
-        Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
-        _ => Encoding::Json,
-    };
-    let headers = HeaderFormat { encoding, with_stage_seconds: request.with_stage_seconds };
+    let headers = HeaderFormat { encoding: encoding_of(read.encoding), with_stage_seconds: request.with_stage_seconds };
     let labels = StreamLabels {
         stream: context.call.id.to_string(),
         dataset: request.dataset.clone(),
@@ -105,6 +106,27 @@ async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<Open
     let resume =
         Resume { position: request.start_position, step_rows: request.step_rows(), resumed_from: request.resumed_from };
     Ok(OpenedStream { labels, schema: prepared.schema(), batches, headers, resume: Some(resume) })
+}
+
+async fn open_take(
+    context: &CallContext,
+    dataset: &str,
+    taken: PreparedTake,
+    encoding: i32,
+) -> Result<OpenedStream, StreamError> {
+    let stream = context.call.id.to_string();
+    let labels = StreamLabels { stream, dataset: dataset.to_owned(), ..StreamLabels::default() };
+    let schema = taken.schema();
+    let batches = context.streams().take(taken).await?;
+    let headers = HeaderFormat { encoding: encoding_of(encoding), with_stage_seconds: false };
+    Ok(OpenedStream { labels, schema, batches, headers, resume: None })
+}
+
+fn encoding_of(encoding: i32) -> Encoding {
+    match v1::Encoding::try_from(encoding) {
+        Ok(v1::Encoding::Protobuf) => Encoding::Protobuf,
+        _ => Encoding::Json,
+    }
 }
 
 fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Result<Messages, StreamError> {

@@ -25,7 +25,7 @@ pub(super) fn status(interruption: &Interruption, resume: Option<Resume>) -> Sta
         Interruption::Shutdown => {
             let rest = match resume {
                 Some(resume) => format!("resume at another replica, or here after its restart, with {resume}"),
-                None => "read the table again at another replica, or here after its restart".to_owned(),
+                None => "read the rows again at another replica, or here after its restart".to_owned(),
             };
             status::refusal(Reason::ShuttingDown, &format!("the server is shutting down: {rest}"))
         }

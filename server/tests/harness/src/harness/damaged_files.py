@@ -19,6 +19,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
 from forebay.errors import translate
+from harness.daemon import Daemon
 from harness.serving import Server
 
 MEMORY_LIMIT_BYTES = 256 << 20
@@ -222,6 +223,6 @@ def assert_readable(text: str) -> None:
     assert len(text) < 5000
 
 
-def resident_bytes_max(server: Server) -> int:
+def resident_bytes_max(server: Server | Daemon) -> int:
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) * 1024

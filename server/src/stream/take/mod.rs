@@ -1,0 +1,162 @@
+//! Rows by their numbers, in the order of the request: the values that a stream of the same plan has for these rows.
+//!
+//! Each batch reads the row groups of its rows alone, and of these decodes only its rows. Nothing is cached.
+
+mod read;
+mod targets;
+
+use std::{mem, sync::Arc, time::Instant};
+
+use arrow::datatypes::SchemaRef;
+use forebay_kernels::Workspace;
+use forebay_order::{Piece, Sequence};
+use forebay_proto::v1;
+
+use super::{
+    environment::Environment,
+    epoch::{
+        fitting, memory,
+        task::{Batch, BatchSender, BatchTask},
+    },
+    error::StreamError,
+    resolve::{prepare::Resolver, prepared::Prepared},
+};
+use crate::{
+    budget::Reservation,
+    metrics::{Stage, StageTimes},
+    plan::{Take, TakeBy},
+};
+use read::BatchReader;
+use targets::Targets;
+
+/// Rows of a dataset under a plan, ready to be read.
+#[derive(Clone, Debug)]
+pub struct PreparedTake {
+    /// Its epoch has the rows that the numbers count, in file order.
+    prepared: Prepared,
+    take: Arc<Take>,
+}
+
+// === impl PreparedTake ===
+
+impl PreparedTake {
+    /// Opens the snapshot, compiles the plan, and checks that the rows exist. Reads data only to count the rows that
+    /// pass, which positions need.
+    pub(super) async fn new(
+        environment: &Environment,
+        resolver: &Resolver,
+        message: &v1::TakeRequest,
+    ) -> Result<Self, StreamError> {
+        let take = Take::check(message)?;
+        let prepared = match take.by {
+            TakeBy::RowIds => resolver.prepare_stored(take.request.clone()).await?,
+            TakeBy::Positions => resolver.prepare(take.request.clone()).await?,
+        };
+        take.check_numbers(prepared.epoch.row_count())?;
+        let (rows, row_bytes) = (take.request.batch_size, prepared.wire_row_bytes());
+        let limit = environment.limits.batch_bytes_max;
+        if rows.saturating_mul(row_bytes) > limit {
+            return Err(StreamError::BatchBytes { rows, row_bytes, limit });
+        }
+        Ok(Self { prepared, take: Arc::new(take) })
+    }
+
+    /// The stream that has the rows.
+    pub fn stream(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// The schema of the rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.prepared.schema()
+    }
+
+    /// The number of rows.
+    pub fn row_count(&self) -> u64 {
+        self.take.numbers.len() as u64
+    }
+
+    /// The number of batches.
+    pub fn batch_count(&self) -> u64 {
+        self.take.batch_count()
+    }
+
+    /// The request of the ticket: pinned to the snapshot, and with a short plan.
+    pub fn ticket_request(&self, message: v1::TakeRequest) -> v1::TakeRequest {
+        let (plan, plan_id) = self.prepared.ticket_plan(message.plan, message.plan_id);
+        let snapshot = self.prepared.snapshot_digest().to_owned();
+        v1::TakeRequest { plan, plan_id, snapshot, ..message }
+    }
+
+    /// The row groups that are read, as pieces of their whole length.
+    fn row_groups(&self, sequence: &Sequence) -> Vec<Piece> {
+        let mut groups: Vec<usize> = self.take.numbers.iter().map(|number| sequence.row_group_at(*number)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let piece = |row_group: usize| Piece { row_group, skip: 0, take: self.prepared.epoch.passing()[row_group] };
+        groups.into_iter().map(piece).collect()
+    }
+
+    fn memory_bytes(&self, sequence: &Sequence) -> u64 {
+        /// Of a number in the request, and while its batch is read.
+        const NUMBER_BYTES: u64 = 128;
+        let numbers = self.row_count().saturating_mul(NUMBER_BYTES);
+        let rows = memory::taken_bytes(&self.prepared, &self.row_groups(sequence), self.row_count());
+        rows.saturating_add(numbers)
+    }
+}
+
+/// Starts to read the rows. The `position` of a header is the place of its first row in the request.
+pub(super) async fn start(environment: &Arc<Environment>, taken: PreparedTake) -> Result<BatchTask, StreamError> {
+    // Reads the footers of row groups, which may be many.
+    let sized = move || {
+        let sequence = taken.prepared.epoch.sequence();
+        let bytes = taken.memory_bytes(&sequence);
+        (taken, Arc::new(sequence), bytes)
+    };
+    let (taken, sequence, bytes) = environment.cpu.run(sized).await?;
+    let memory = environment.budget.reserve(bytes);
+    let memory =
+        memory.map_err(|source| StreamError::Memory { task: "take", advice: fitting::of_pass(&source), source })?;
+    let environment = Arc::clone(environment);
+    Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
+        send(environment, taken, sequence, sender, memory)
+    }))
+}
+
+async fn send(
+    environment: Arc<Environment>,
+    PreparedTake { prepared, take }: PreparedTake,
+    sequence: Arc<Sequence>,
+    sender: BatchSender,
+    memory: Reservation,
+) -> Result<(), StreamError> {
+    let cpu = environment.cpu.clone();
+    let by = take.by;
+    let times = StageTimes::default();
+    let mut reader = BatchReader { environment, prepared, by, workspace: Workspace::default(), times };
+    let (row_count, batch_size) = (take.numbers.len(), take.request.batch_size as usize);
+    for step in 0..take.batch_count() {
+        let first = step as usize * batch_size;
+        let end = row_count.min(first + batch_size);
+        let (take, sequence) = (Arc::clone(&take), Arc::clone(&sequence));
+        let targets = move || Targets::new(by, &take.numbers[first..end], first, &sequence);
+        let data = reader.read(cpu.run(targets).await?).await?;
+        let times = mem::take(&mut reader.times);
+        times.record();
+        let header = v1::BatchHeader {
+            step,
+            position: first as u64,
+            rows: data.num_rows() as u64,
+            last: end == row_count,
+            ..v1::BatchHeader::default()
+        };
+        let start = Instant::now();
+        if sender.send(Ok(Batch { header, data, times })).await.is_err() {
+            return Ok(());
+        }
+        reader.times.add_since(Stage::SendWait, start);
+    }
+    drop(memory);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Reads the rows of one batch: opens their row groups in file order, a few ahead, decodes the wanted rows alone, and
+//! computes each into its place. Keeps no more of a row group than these rows.
+
+use std::{mem, sync::Arc, time::Instant};
+
+use arrow::{array::RecordBatch, compute::take_record_batch};
+use forebay_kernels::{Workspace, compact};
+use futures::StreamExt;
+
+use super::targets::{Dropped, GroupTargets, Targets};
+use crate::{
+    metrics::{Stage, StageTimes},
+    plan::{PlanError, TakeBy},
+    scan::{self, RowGroupReader},
+    stream::{
+        decode::decode,
+        device::Builder,
+        environment::Environment,
+        epoch::task::fetched_ahead,
+        error::StreamError,
+        resolve::{prepared::Prepared, rows::Rows},
+    },
+};
+
+/// Computes the batches of a take.
+pub(super) struct BatchReader {
+    pub environment: Arc<Environment>,
+    pub prepared: Prepared,
+    pub by: TakeBy,
+    /// Dictionaries that went through the chains for the previous batch.
+    pub workspace: Workspace,
+    pub times: StageTimes,
+}
+
+/// A row group being read.
+struct OpenTargets {
+    targets: GroupTargets,
+    reader: RowGroupReader,
+    /// Index in the snapshot of the row group's first row.
+    first_row: u64,
+    /// Index in the snapshot of the next row.
+    next_row: u64,
+}
+
+// === impl BatchReader ===
+
+impl BatchReader {
+    /// The rows of a batch.
+    pub(super) async fn read(&mut self, targets: Targets) -> Result<RecordBatch, StreamError> {
+        let Targets { groups, distinct, repeated } = targets;
+        let (executable, workspace) = (self.prepared.compiled.executable.clone(), mem::take(&mut self.workspace));
+        let cpu = self.environment.cpu.timed();
+        let mut builder = cpu.run(move || executable.scattered(distinct, workspace)).await?;
+        let (snapshot, rows) = (Arc::clone(&self.prepared.snapshot), Arc::clone(&self.prepared.compiled.rows));
+        let mut opened = fetched_ahead(groups.into_iter().map(|group| {
+            let (environment, prepared) = (Arc::clone(&self.environment), self.prepared.clone());
+            open(environment, prepared, self.by, group)
+        }));
+        loop {
+            let start = Instant::now();
+            let Some(group) = opened.next().await else { break };
+            let mut group = group?;
+            self.times.add_opened(start, group.reader.fetch_time());
+            let row_group = &snapshot.row_groups()[group.targets.row_group];
+            while !group.targets.is_done() {
+                let (chunk_rows, mut times) = (Arc::clone(&rows), mem::take(&mut self.times));
+                let work = move || {
+                    let has_rows = group.read_chunk(&chunk_rows, &mut builder, &mut times);
+                    (group, builder, times, has_rows)
+                };
+                let has_rows;
+                (group, builder, self.times, has_rows) =
+                    decode(&cpu, &snapshot, row_group, rows.projection.schema(), work).await?;
+                self.times.add(Stage::Queue, cpu.take_queued());
+                if !has_rows? {
+                    return Err(self.prepared.miscounted());
+                }
+            }
+        }
+        let (batch, workspace) = cpu.run(move || builder.finish()).await?;
+        self.workspace = workspace;
+        let batch = batch?;
+        match repeated {
+            Some(places) => Ok(cpu.run(move || take_record_batch(&batch, &places)).await??),
+            None => Ok(batch),
+        }
+    }
+}
+
+/// Opens a row group at the first row that its targets need.
+async fn open(
+    environment: Arc<Environment>,
+    prepared: Prepared,
+    by: TakeBy,
+    mut targets: GroupTargets,
+) -> Result<OpenTargets, StreamError> {
+    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+    let group = &snapshot.row_groups()[targets.row_group];
+    // The passing rows before a position must be counted.
+    let skip = if by == TakeBy::RowIds || rows.all_pass() { targets.begin_at_first() } else { 0 };
+    let Environment { cpu, budget, .. } = environment.as_ref();
+    let reader = scan::open(snapshot, group, &rows.projection, skip, cpu, budget).await?;
+    Ok(OpenTargets { targets, reader, first_row: group.rows.start, next_row: group.rows.start + skip })
+}
+
+// === impl OpenTargets ===
+
+impl OpenTargets {
+    /// Computes the wanted rows of the next chunk. Returns false at the end of the row group.
+    fn read_chunk(&mut self, rows: &Rows, builder: &mut Builder, times: &mut StageTimes) -> Result<bool, StreamError> {
+        let (targets, first_row, mut places) = (&mut self.targets, self.first_row, Vec::new());
+        let choose = |passing: Option<&_>, count| {
+            let chosen = targets.choose(passing, count).map_err(|Dropped { index, row }| {
+                let row = first_row + row;
+                PlanError::field(TakeBy::RowIds.path(index), format!("row {row} does not pass the plan's filter"))
+            })?;
+            places = chosen.places;
+            Ok(chosen.rows)
+        };
+        let Some(next) = rows.next_wanted(&mut self.reader, self.next_row, choose, times)? else { return Ok(false) };
+        self.next_row += next.stored;
+        if places.is_empty() {
+            return Ok(true);
+        }
+        let start = Instant::now();
+        // Without the dictionaries and buffers of the whole chunk, which rows of many row groups would keep.
+        let taken = compact(&next.passing.rows)?;
+        let scattered = builder.scatter(&taken, 0..taken.num_rows(), &places);
+        scattered.map_err(|error| next.passing.locate(error))?;
+        times.add_since(Stage::Assemble, start);
+        Ok(true)
+    }
+}
