@@ -12,7 +12,7 @@ use forebay_proto::{
     v1::{
         BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, Plans, PlansRequest,
         RankInfo, RemovePlanRequest, Replay, ReplayRequest, ShowRequest, StoredPlan, StreamInfo, StreamRequest,
-        TableRead, fit_update,
+        TableRead, TakeRequest, fit_update,
     },
 };
 use futures::{StreamExt, TryStreamExt};
@@ -125,6 +125,15 @@ impl Client {
     pub async fn table_rows(&self, read: &TableRead) -> Result<Table> {
         let request = StreamRequest { table: Some(read.clone()), ..StreamRequest::default() };
         table(self.flight_info(FlightDescriptor::new_cmd(encode(&request, Encoding::Protobuf))).await?)
+    }
+
+    /// Reads rows of a dataset by their numbers, with the values of a plan, in the order of the request: one batch, unless
+    /// the request divides them.
+    pub async fn take(&self, request: &TakeRequest) -> Result<BatchStream> {
+        let request = StreamRequest { take: Some(request.clone()), ..StreamRequest::default() };
+        let info = self.flight_info(FlightDescriptor::new_cmd(encode(&request, Encoding::Protobuf))).await?;
+        let endpoint = endpoints(&info)?.into_iter().next();
+        self.read(&endpoint.ok_or(Error::Incomplete { call: "GetFlightInfo", missing: "endpoint" })?).await
     }
 
     /// Returns one epoch of a dataset under a plan: schema, size and one endpoint per rank.

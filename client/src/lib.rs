@@ -77,10 +77,11 @@ pub use forebay_proto::{
         Assumptions, BatchHeader, CacheExplain, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest,
         FitResult, LibraryColumn, MixtureSource, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
         ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
+        TakeRequest,
     },
 };
 pub use handshake::Mismatch;
-pub use plan_text::{FIT_VERSION, plan_from_json};
+pub use plan_text::{FIT_VERSION, plan_as_stored, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;
 pub use retry::Retry;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use arrow::datatypes::{FieldRef, Schema};
 use forebay_proto::{
     DecodeError, decode, plan_to_bytes,
-    v1::{FitResult, Plan},
+    v1::{DType, FitResult, Output, Part, Plan},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -47,6 +48,15 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
         )));
     }
     Ok(plan)
+}
+
+/// Returns the plan of every column of a dataset as stored, without a filter.
+pub fn plan_as_stored(schema: &Schema) -> Plan {
+    let output = |field: &FieldRef| {
+        let part = Part { columns: vec![field.name().clone()], ..Part::default() };
+        Output { name: field.name().clone(), dtype: Some(DType::AsStored.into()), parts: vec![part] }
+    };
+    Plan { outputs: schema.fields().iter().map(output).collect(), ..Plan::default() }
 }
 
 /// Returns the id of a fitted plan: the first 32 hexadecimal digits of the SHA-256 of a line that names the format and

@@ -81,7 +81,8 @@ impl Head {
     }
 }
 
-fn json(batches: &[RecordBatch]) -> Result<String, arrow::error::ArrowError> {
+/// Formats rows as one JSON object per line, with whole values.
+pub(super) fn json(batches: &[RecordBatch]) -> Result<String, arrow::error::ArrowError> {
     let mut bytes = Vec::new();
     let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut bytes);
     for batch in batches {

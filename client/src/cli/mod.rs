@@ -23,6 +23,7 @@ mod session;
 mod show;
 mod sources_file;
 mod stream_options;
+mod take;
 mod top;
 
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ enum FlightVerb {
     Ls,
     Schema(schema::Schema),
     Head(head::Head),
+    Take(take::Take),
     Fit(fit::Fit),
     Explain(Box<explain::Explain>),
     Replay(Box<replay::Replay>),
@@ -130,6 +132,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         FlightVerb::Ls => ls::run(&session).await,
         FlightVerb::Schema(verb) => verb.run(&session).await,
         FlightVerb::Head(verb) => verb.run(&session).await,
+        FlightVerb::Take(verb) => verb.run(&session).await,
         FlightVerb::Fit(verb) => verb.run(&session).await,
         FlightVerb::Explain(verb) => verb.run(&session).await,
         FlightVerb::Replay(verb) => verb.run(&session).await,
@@ -182,7 +185,7 @@ mod tests {
             verbs,
             [
                 "compare", "convert", "explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema",
-                "show", "top"
+                "show", "take", "top"
             ]
             .into()
         );

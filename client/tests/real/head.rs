@@ -71,6 +71,24 @@ fn long_values_are_shortened_and_columns_chosen() {
 }
 
 #[test]
+fn take_shows_rows_by_their_numbers() {
+    let [server] = Server::replicas("images", write_images);
+    let table = stdout(&mut server.forebay(&["take", "images", "--row-ids", "11,0,11"]));
+    assert!(table.contains("<1048576 B: 89504e4700000000…>") && table.contains("| [11.0, 11.5,"), "{table}");
+    let plan =
+        r#"{"filter": "id > 4", "outputs": [{"name": "id", "dtype": "AS_STORED", "parts": [{"columns": ["id"]}]}]}"#;
+    let path = server.folder.path().join("plan.json");
+    std::fs::write(&path, plan).unwrap();
+    let by_plan = ["take", "images", "--json", "--plan", path.to_str().unwrap()];
+    let rows = json_lines(&stdout(&mut server.forebay(&[&by_plan[..], &["--positions", "6,0"]].concat())));
+    assert_eq!(rows, [serde_json::json!({"id": 11}), serde_json::json!({"id": 5})]);
+    let (code, message) = failure(&mut server.forebay(&[&by_plan[..], &["--row-ids", "5,4"]].concat()));
+    assert!(code == Some(1) && message.contains("row_ids[1]: row 4 does not pass the plan's filter"), "{message}");
+    let (code, message) = failure(&mut server.forebay(&["take", "images"]));
+    assert!(code == Some(2) && message.contains("--row-ids"), "{message}");
+}
+
+#[test]
 fn the_table_fits_the_terminal() {
     let [server] = Server::replicas("images", write_images);
     let mut terminal = Terminal::run(server.forebay(&["head", "images"]));

@@ -6,7 +6,10 @@ use arrow::{
     array::{AsArray, RecordBatch},
     datatypes::{Int64Type, UInt64Type},
 };
-use forebay_client::{Batch, Client, Endpoint, Epoch, FitRequest, FitResult, StreamRequest, plan_from_json};
+use forebay_client::{
+    Batch, Client, Endpoint, Epoch, FitRequest, FitResult, Plan, StreamRequest, TakeRequest, plan_as_stored,
+    plan_from_json,
+};
 use futures::TryStreamExt;
 use tokio::time::timeout;
 use tonic::Code;
@@ -155,6 +158,27 @@ async fn a_fit_reports_progress_and_is_deterministic() {
     // A fitted plan has no missing parameters, so it keeps its id.
     let again = client.fit("numbers", first.plan.clone().unwrap(), |_| {}).await.unwrap();
     assert_eq!(first.plan_id, again.plan_id);
+}
+
+#[tokio::test]
+async fn takes_rows_in_the_order_of_the_request() {
+    let server = Server::start();
+    let client = Client::connect(&server.url).await.unwrap();
+    let plan = plan_as_stored(&client.table_info("numbers").await.unwrap().schema);
+    let request = TakeRequest { dataset: "numbers".into(), plan: Some(plan.clone()), ..Default::default() };
+    let take = async |request: &TakeRequest| -> Result<Vec<Vec<i64>>, _> {
+        client.take(request).await?.map_ok(|batch| ids(&batch.data)).try_collect().await
+    };
+    let numbers = vec![99, 0, 26, 99, 25];
+    let by_id = TakeRequest { row_ids: numbers.clone(), batch_size: Some(2), ..request.clone() };
+    assert_eq!(take(&by_id).await.unwrap(), [vec![99, 0], vec![26, 99], vec![25]]);
+    let filtered = Plan { filter: "id % 2 = 1".into(), ..plan };
+    let by_position = TakeRequest { positions: vec![49, 0], plan: Some(filtered), ..request.clone() };
+    assert_eq!(take(&by_position).await.unwrap(), [[99, 1]]);
+    assert_eq!(take(&request).await.unwrap(), [Vec::<i64>::new()]);
+    let error = take(&TakeRequest { row_ids: vec![1, 100], ..request }).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::InvalidArgument));
+    assert!(error.to_string().contains("row_ids[1]: 100 is not below 100"), "{error}");
 }
 
 #[tokio::test]
