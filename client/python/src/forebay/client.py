@@ -34,8 +34,9 @@ from .replay import Replay, read_replay
 from .retry import RETRY_SECONDS
 from .ring import SLOTS
 from .source import Source
-from .stream import Stream
-from .targets import check_plan, check_source, check_urls
+from .stream import Batch, Stream
+from .take import RowNumbers, numbers_of, read_take
+from .targets import check_dataset, check_plan, check_source, check_urls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -328,6 +329,37 @@ class Client(Looking):
             return self._on_any(act)
 
         return with_plan(send, request, self.fitted(dataset, plan))
+
+    def take(
+        self,
+        dataset: str,
+        plan: Plan | FittedPlan | str,
+        row_ids: RowNumbers | None = None,
+        *,
+        positions: RowNumbers | None = None,
+        with_row_ids: bool = False,
+        snapshot: str | None = None,
+    ) -> Batch:
+        """Return rows by their numbers, in this order and as often as they are named, in one batch.
+
+        `row_ids` are indices in the dataset in file order, as ``__row_id`` and `Replay.rows` have them; their rows must
+        pass the plan's filter. `positions` are indices among the rows that pass it, from 0. Both may be lists or arrays
+        of integers; at most 65,536 rows are returned. The values are those of a stream under the same plan.
+
+        A `Plan` that needs a fit is fitted first, once per client. `with_row_ids` and `snapshot` are as in
+        `StreamOptions`.
+        """
+        check_dataset(dataset)
+        request: Json = {"dataset": dataset, **numbers_of(row_ids, positions), "with_row_ids": with_row_ids}
+        if snapshot is not None:
+            request["snapshot"] = snapshot
+        known = self.fitted(dataset, plan)
+
+        def read(connection: Connection) -> Batch:
+            info = connection.take_info(request, known)
+            return read_take(Connection(connection.url, self._credentials), info.endpoints[0].ticket)
+
+        return self._on_any(read, persist=True)
 
     def explain(
         self,

@@ -112,13 +112,20 @@ class Connection:
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
         """Return the FlightInfo of a StreamRequest under the plan."""
+        return with_plan(self._info, request, plan)
+
+    def take_info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
+        """Return the FlightInfo of a TakeRequest under the plan."""
 
         def send(full_request: Json) -> flight.FlightInfo:
-            with self.translated():
-                command = flight.FlightDescriptor.for_command(to_bytes(full_request))
-                return self._client().get_flight_info(command, self._options())
+            return self._info({"take": JsonText(to_bytes(full_request).decode())})
 
         return with_plan(send, request, plan)
+
+    def _info(self, message: Json) -> flight.FlightInfo:
+        with self.translated():
+            command = flight.FlightDescriptor.for_command(to_bytes(message))
+            return self._client().get_flight_info(command, self._options())
 
     def get(self, ticket: flight.Ticket) -> flight.FlightStreamReader:
         """Begin a DoGet."""
