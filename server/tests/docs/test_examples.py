@@ -29,6 +29,8 @@ EXECUTED = {
     "serving",
     "exploring",
     "exploring-plain",
+    "random-access",
+    "random-access-plain",
     "secure-plain",
     "secure-torch",
 }
@@ -128,6 +130,25 @@ def test_exploring_examples(server: Server, flights: pa.Table) -> None:
     assert names["first"].equals(flights.select(["carrier", "dep_delay"]).slice(0, 5))
     assert [column["name"] for column in names["columns"]] == ["carrier", "dep_delay"]
     assert names["rows"].equals(flights.select(["dep_delay", "carrier"]).slice(0, 5))
+
+
+def test_random_access_examples(server: Server, flights: pa.Table) -> None:
+    names: dict[str, Any] = {}
+    for name in ("random-access", "random-access-plain"):
+        code = example(name).replace("grpc://127.0.0.1:8815", server.url)
+        assert server.url in code
+        exec(compile(code, "example", "exec"), names)
+    rows = flights.to_pandas()
+    passing = rows[rows["dep_delay"].notna()]
+    distances = (passing["distance"] - passing["distance"].mean()) / passing["distance"].std(ddof=0)
+    ids = names["ids"]
+    assert np.allclose(names["worst"]["x"][:, 0], distances[ids[[41, 300]]], rtol=1e-5)
+    assert names["raw"]["tail"].to_pylist() == rows["tailnum"][ids[:3]].tolist()
+    carriers = passing["carrier"].iloc[:328_000:1000]
+    assert names["evaluation"]["carrier"].shape == (len(carriers),)
+    assert len(set(zip(names["evaluation"]["carrier"].tolist(), carriers, strict=True))) == carriers.nunique()
+    assert names["rows"].equals(names["again"])
+    assert names["rows"]["x"].to_pylist() == rows["distance"][[300000, 7, 300000]].tolist()
 
 
 def test_serving_example(server: Server) -> None:
