@@ -11,7 +11,7 @@ use super::targets::{Dropped, GroupTargets, Targets};
 use crate::{
     metrics::{Stage, StageTimes},
     plan::{PlanError, TakeBy},
-    scan::{self, RowGroupReader},
+    scan::{self, ALL_ROWS, RowGroupReader},
     stream::{
         decode::decode,
         device::Builder,
@@ -97,10 +97,12 @@ async fn open(
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let group = &snapshot.row_groups()[targets.row_group];
     // The passing rows before a position must be counted.
-    let skip = if by == TakeBy::RowIds || rows.all_pass() { targets.begin_at_first() } else { 0 };
+    let needed = if by == TakeBy::RowIds || rows.all_pass() { targets.begin_at_first() } else { ALL_ROWS };
     let Environment { cpu, budget, .. } = environment.as_ref();
-    let reader = scan::open(snapshot, group, &rows.projection, skip, cpu, budget).await?;
-    Ok(OpenTargets { targets, reader, first_row: group.rows.start, next_row: group.rows.start + skip })
+    let next_row = group.rows.start + needed.start;
+    let shared = Arc::default();
+    let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
+    Ok(OpenTargets { targets, reader, first_row: group.rows.start, next_row })
 }
 
 // === impl OpenTargets ===

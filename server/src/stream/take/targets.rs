@@ -1,6 +1,6 @@
 //! The numbers of a batch → which rows to read of each row group, and where each goes. Pure.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use arrow::{
     array::{BooleanBufferBuilder, UInt64Array},
@@ -101,10 +101,10 @@ impl Targets {
 // === impl GroupTargets ===
 
 impl GroupTargets {
-    /// Begins with the first wanted row instead of the row group's first row. Returns the number of rows before it.
-    pub(super) fn begin_at_first(&mut self) -> u64 {
+    /// Begins with the first wanted row instead of the row group's first row. Returns the rows up to the last wanted one.
+    pub(super) fn begin_at_first(&mut self) -> Range<u64> {
         self.at = self.rows.first().map_or(0, |target| target.row);
-        self.at
+        self.at..self.rows.last().map_or(0, |target| target.row + 1)
     }
 
     /// Whether all rows were read.
