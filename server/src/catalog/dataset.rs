@@ -2,8 +2,6 @@
 //! epochs.
 
 use std::{
-    borrow::Cow,
-    collections::VecDeque,
     path::{Path as FilePath, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -11,17 +9,21 @@ use std::{
     },
 };
 
+use arrow::array::BooleanArray;
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     error::CatalogError,
     lake_spec::LakeSpec,
     leaves::Int96Unit,
+    listed::ListedFiles,
     listing::{self, Listing},
     location::{Location, LocationError},
+    narrowed::is_narrowed,
     pinned_schema::PinnedSchema,
     single_flight::SingleFlight,
-    snapshot::{self, Snapshot},
+    snapshot::Snapshot,
+    snapshots::Snapshots,
 };
 use crate::{
     cpu_pool::CpuPool,
@@ -29,17 +31,17 @@ use crate::{
     view::{ViewError, ViewInput, ViewJob, Views},
 };
 
-/// Snapshots that a dataset keeps: the current one and those of running epochs.
-const SNAPSHOTS_KEPT_MAX: usize = 8;
-
 /// One named dataset.
 #[derive(Debug)]
 pub struct Dataset {
     name: String,
     source: FileSource,
     cpu: CpuPool,
-    snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
+    snapshots: Snapshots,
+    /// The last listing.
+    listed: Mutex<Option<Arc<ListedFiles>>>,
     has_answered: AtomicBool,
+    listings: SingleFlight<Result<Arc<ListedFiles>, CatalogError>>,
     flights: SingleFlight<Result<Arc<Snapshot>, CatalogError>>,
 }
 
@@ -87,11 +89,13 @@ impl Dataset {
 
     fn of(name: String, source: FileSource, cpu: &CpuPool) -> Self {
         Self {
+            snapshots: Snapshots::new(name.clone(), cpu.clone()),
             name,
             source,
             cpu: cpu.clone(),
-            snapshots: Mutex::default(),
+            listed: Mutex::default(),
             has_answered: AtomicBool::new(false),
+            listings: SingleFlight::new(),
             flights: SingleFlight::new(),
         }
     }
@@ -161,43 +165,72 @@ impl Dataset {
         view.views.check(&job).await.map_err(|error| self.view_error(error))
     }
 
+    /// The current files before any footer is read; `None` for views and lake tables, which only their snapshots describe.
+    pub async fn files(&self) -> Result<Option<Arc<ListedFiles>>, CatalogError> {
+        match &self.source {
+            FileSource::Files(location) if location.lake().is_none() => self.list(location).await.map(Some),
+            FileSource::Files(_) | FileSource::View(_) => Ok(None),
+        }
+    }
+
+    /// The snapshot of all of these files.
+    pub async fn whole(&self, files: &ListedFiles) -> Result<Arc<Snapshot>, CatalogError> {
+        self.snapshots.of_all(files).await
+    }
+
+    /// The snapshot of some of these files: those that a rule keeps. The others are not read.
+    ///
+    /// `rule` is everything that decides, together with a listing, which files are kept.
+    pub async fn narrowed(
+        &self,
+        files: &ListedFiles,
+        rule: &str,
+        kept: &BooleanArray,
+    ) -> Result<Arc<Snapshot>, CatalogError> {
+        Box::pin(self.snapshots.of_kept(files, rule, kept)).await
+    }
+
+    /// The narrowed snapshot of a digest, if this rule has led to it and no reader has found one of its files changed.
+    pub fn known_narrowed(&self, rule: &str, digest: &str) -> Option<Arc<Snapshot>> {
+        self.snapshots.find_narrowed(rule, digest)
+    }
+
+    /// The files of a location. Concurrent callers share one listing, which starts after the last of them called.
+    async fn list(&self, location: &Location) -> Result<Arc<ListedFiles>, CatalogError> {
+        let list = || async {
+            let listing = listing::list(&self.name, location).await?;
+            self.has_answered.store(true, Ordering::Relaxed);
+            let mut last = self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(same) = last.take_if(|last| last.listing.has_same_files(&listing)) {
+                return Ok(same);
+            }
+            let listed = self.partitioned(location, listing).await?;
+            *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&listed));
+            Ok(listed)
+        };
+        self.listings.share(|| Box::pin(list())).await
+    }
+
+    /// Listed files with their partition values. On the CPU pool: there may be 100,000 files.
+    async fn partitioned(&self, location: &Location, listing: Listing) -> Result<Arc<ListedFiles>, CatalogError> {
+        let (name, location) = (self.name.clone(), location.clone());
+        let listed = self.cpu.run(move || ListedFiles::new(&name, location, listing));
+        listed.await?.map(Arc::new)
+    }
+
     async fn refresh(&self, missing: IfMissing) -> Result<Arc<Snapshot>, CatalogError> {
-        let (location, listing) = match &self.source {
+        let files = match &self.source {
             FileSource::Files(location) => match location.lake() {
                 Some(lake) => match self.of_table(location, lake).await? {
                     TableFiles::Known(known) => return Ok(known),
-                    TableFiles::Listed(listing) => (Cow::Borrowed(location), listing),
+                    TableFiles::Listed(listing) => self.partitioned(location, listing).await?,
                 },
-                None => (Cow::Borrowed(location), listing::list(&self.name, location).await?),
+                None => self.list(location).await?,
             },
             FileSource::View(view) => Box::pin(self.result(view, missing)).await?,
         };
         self.has_answered.store(true, Ordering::Relaxed);
-        if let Some(known) = self.find(|snapshot| snapshot.matches(&listing)) {
-            metrics::cache_requests(Cache::Footers, true, known.files().len());
-            known.set_current();
-            return Ok(known);
-        }
-        // Footers of unchanged files are reused.
-        let earlier = self.find(|_| true);
-        let snapshot = Arc::new(snapshot::open(&self.name, &location, listing, earlier.as_deref(), &self.cpu).await?);
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file with a new version, such as one with changed permissions, may have the same digest: the new snapshot
-        // replaces the old one.
-        snapshots.retain(|known| known.digest() != snapshot.digest());
-        snapshots.push_front(Arc::clone(&snapshot));
-        snapshots.truncate(SNAPSHOTS_KEPT_MAX);
-        tracing::info!(
-            dataset = self.name,
-            snapshot = snapshot.digest(),
-            files = snapshot.files().len(),
-            row_groups = snapshot.row_groups().len(),
-            rows = snapshot.row_count(),
-            table_version = snapshot.table_version(),
-            adapted_files = Some(snapshot.adapted_files()).filter(|count| *count > 0),
-            "snapshot opened"
-        );
-        Ok(snapshot)
+        self.snapshots.of_all(&files).await
     }
 
     /// The files of a lake table. Data files never change: their metadata is read only for a version without a snapshot,
@@ -208,10 +241,7 @@ impl Dataset {
             metrics::cache_requests(Cache::Footers, true, snapshot.files().len());
             TableFiles::Known(Arc::clone(snapshot))
         };
-        let current: Vec<Arc<Snapshot>> = {
-            let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-            snapshots.iter().filter(|snapshot| !snapshot.is_outdated()).cloned().collect()
-        };
+        let current = self.snapshots.current();
         // A version never changes, and that of the location is the only one.
         if lake.is_pinned()
             && let Some(snapshot) = current.first()
@@ -227,7 +257,7 @@ impl Dataset {
     }
 
     /// The files of the result of a view for the current files of its datasets.
-    async fn result(&self, view: &SqlView, missing: IfMissing) -> Result<(Cow<'_, Location>, Listing), CatalogError> {
+    async fn result(&self, view: &SqlView, missing: IfMissing) -> Result<Arc<ListedFiles>, CatalogError> {
         let failed = |error| self.view_error(error);
         let job = view.job(&self.name, missing).await?;
         let folder = view.views.result(&job).await.map_err(failed)?;
@@ -236,7 +266,7 @@ impl Dataset {
             && let Ok(listing) = listing::list(&self.name, &location).await
         {
             view.views.mark_used(&folder);
-            return Ok((Cow::Owned(location), listing));
+            return self.partitioned(&location, listing).await;
         }
         // There is no result, or a damaged one.
         if missing == IfMissing::Refuse {
@@ -244,7 +274,7 @@ impl Dataset {
         }
         view.views.run(job).await.map_err(failed)?;
         let listing = listing::list(&self.name, &location).await?;
-        Ok((Cow::Owned(location), listing))
+        self.partitioned(&location, listing).await
     }
 
     fn view_error(&self, source: ViewError) -> CatalogError {
@@ -275,26 +305,26 @@ impl Dataset {
         opened.boxed()
     }
 
-    /// The snapshot of this digest: a known one, or the current one if it has this digest.
+    /// The snapshot of all files with this digest: a known one, or the current one if it has this digest.
     pub async fn pinned(self: &Arc<Self>, digest: &str) -> Result<Arc<Snapshot>, CatalogError> {
-        if let Some(known) = self.find(|snapshot| snapshot.digest() == digest && !snapshot.is_outdated()) {
+        if let Some(known) = self.snapshots.find(|snapshot| snapshot.digest() == digest && !snapshot.is_outdated()) {
             if let FileSource::View(view) = &self.source {
                 view.views.mark_used(&folder_of(&known));
             }
             metrics::cache_requests(Cache::Footers, true, known.files().len());
             return Ok(known);
         }
+        let changed = |reason: String| CatalogError::Changed { dataset: self.name.clone(), reason };
+        if is_narrowed(digest) {
+            return Err(changed(format!(
+                "{digest} has only the files that a filter keeps, and this request reads all"
+            )));
+        }
         let present = self.present().await?;
         if present.digest() == digest {
             return Ok(present);
         }
-        let reason = format!("its files are now snapshot {}, not {digest}", present.digest());
-        Err(CatalogError::Changed { dataset: self.name.clone(), reason })
-    }
-
-    fn find(&self, matches: impl Fn(&Snapshot) -> bool) -> Option<Arc<Snapshot>> {
-        let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshots.iter().find(|snapshot| matches(snapshot)).cloned()
+        Err(changed(format!("its files are now snapshot {}, not {digest}", present.digest())))
     }
 }
 

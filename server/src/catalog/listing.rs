@@ -37,6 +37,16 @@ impl Listing {
     fn new(root: Path, objects: Vec<ObjectMeta>) -> Self {
         Self { root, objects, table: None }
     }
+
+    /// Whether another listing, of no lake table, has the same state of the same files.
+    pub(super) fn has_same_files(&self, other: &Self) -> bool {
+        self.root == other.root && self.objects == other.objects && self.table.is_none() && other.table.is_none()
+    }
+
+    /// The path of one of the files below the root.
+    pub(super) fn relative<'a>(&self, path: &'a Path) -> &'a str {
+        relative(&self.root, path).unwrap_or(path.as_ref())
+    }
 }
 
 /// Lists the dataset's files.
@@ -257,7 +267,7 @@ async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Syn
 }
 
 /// The path of a file relative to the root.
-pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
+fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
     if root.as_ref().is_empty() {
         return Some(path.as_ref());
     }

@@ -5,9 +5,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, StringArray},
-    compute::{CastOptions, cast_with_options},
+    array::{Array, ArrayRef, BooleanArray, StringArray},
+    compute::{CastOptions, cast_with_options, filter},
     datatypes::{DataType, Field},
+    error::ArrowError,
 };
 use chrono::NaiveDate;
 use forebay_lake::LakeError;
@@ -19,11 +20,13 @@ use super::{error::CatalogError, lake::TableVersion, pinned_schema::PinnedSchema
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The partition columns of a dataset, in the order of their folders.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Partitions {
     fields: Vec<Field>,
     /// Of each column, a value for each file.
     values: Vec<ArrayRef>,
+    /// Of each column, whether its schema allows nulls although no file has one.
+    may_be_null: Vec<bool>,
 }
 
 /// The values of one key, as text.
@@ -51,8 +54,9 @@ impl Partitions {
             let field = match pinned.map(|pinned| pinned.schema().field_with_name(&name)) {
                 Some(Err(_)) => continue,
                 Some(Ok(field)) => field.clone(),
-                None => Field::new(&name, inferred(&texts), texts.null_count() > 0),
+                None => Field::new(&name, inferred(&texts), false),
             };
+            let may_be_null = field.is_nullable();
             let values = typed(&texts, field.data_type()).map_err(|(file, reason)| CatalogError::Partition {
                 dataset: dataset.into(),
                 column: name.as_str().into(),
@@ -60,9 +64,7 @@ impl Partitions {
                 path: paths[file].into(),
                 reason: reason.into(),
             })?;
-            let is_nullable = field.is_nullable() || values.null_count() > 0;
-            partitions.fields.push(field.with_nullable(is_nullable));
-            partitions.values.push(values);
+            partitions.push(field, values, may_be_null);
         }
         Ok(partitions)
     }
@@ -80,11 +82,25 @@ impl Partitions {
                 ));
                 CatalogError::Table { dataset: dataset.to_owned(), source }
             })?;
-            let is_nullable = field.is_nullable() || values.null_count() > 0;
-            partitions.fields.push(field.clone().with_nullable(is_nullable));
-            partitions.values.push(values);
+            partitions.push(field.clone(), values, field.is_nullable());
         }
         Ok(partitions)
+    }
+
+    /// The same columns for some of the files. Types stay those of all files.
+    pub(super) fn kept(&self, files: &BooleanArray) -> Result<Self, ArrowError> {
+        let mut kept = Self::default();
+        for (index, field) in self.fields.iter().enumerate() {
+            let values = filter(&self.values[index], files)?;
+            kept.push(field.clone(), values, self.may_be_null[index]);
+        }
+        Ok(kept)
+    }
+
+    fn push(&mut self, field: Field, values: ArrayRef, may_be_null: bool) {
+        self.fields.push(field.with_nullable(may_be_null || values.null_count() > 0));
+        self.values.push(values);
+        self.may_be_null.push(may_be_null);
     }
 
     /// The columns.
@@ -216,5 +232,16 @@ mod tests {
         assert_eq!(numbers.iter().collect::<Vec<_>>(), [Some(1), None, None, Some(3)]);
         assert!(found.fields.iter().all(Field::is_nullable));
         assert_eq!(found.values(1).len(), 4);
+    }
+
+    #[test]
+    fn some_files_keep_the_types_of_all() {
+        let found = partitions(&["k=1/n=2/a.parquet", "k=x/a.parquet", "k=3/n=4/a.parquet"]);
+        let kept = found.kept(&BooleanArray::from(vec![true, false, true])).unwrap();
+        let texts: Vec<Option<&str>> = kept.values[0].as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some("1"), Some("3")]);
+        assert_eq!(kept.fields, [Field::new("k", DataType::Utf8, false), Field::new("n", DataType::Int64, false)]);
+        let pinned = Partitions { may_be_null: vec![true, true], ..found };
+        assert!(pinned.kept(&BooleanArray::from(vec![true, false, false])).unwrap().fields[0].is_nullable());
     }
 }

@@ -1,48 +1,37 @@
-//! Snapshots: the files of a dataset at one moment, with their footers. Epochs refer to a snapshot by its digest.
+//! Snapshots: the files of a dataset at one moment, or those of them that a filter keeps, with their footers. Epochs
+//! refer to a snapshot by its digest.
+//!
+//! `opening` reads the footers and unites the schemas. Pages are read by `scan`.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+mod opening;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use arrow::{
     array::ArrayRef,
-    datatypes::{DataType, Schema, SchemaRef},
+    datatypes::{DataType, SchemaRef},
 };
 use forebay_lake::TableState;
-use futures::{StreamExt, TryStreamExt};
-use object_store::{ObjectMeta, path::Path};
+use object_store::ObjectMeta;
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
+pub(super) use self::opening::open;
 use super::{
     arrow_layout::ArrowLayout,
     deleted_rows::DeletedRows,
-    error::CatalogError,
-    file_footer::{Footer, wide},
-    footer,
+    file_footer::Footer,
     lake::TableVersion,
     leaves::Int96Unit,
-    listing::{Listing, relative},
-    location::Location,
+    listing::Listing,
     partitions::Partitions,
-    pinned::is_same,
-    row_groups::{self, Deletions, RowGroup},
-    store::{Store, is_identified_by_tag},
-    table_check::{self, StoredFile},
-    union::{FileColumns, Union},
+    row_groups::{Deletions, RowGroup},
+    store::Store,
+    table_check::StoredFile,
+    union::FileColumns,
 };
-use crate::{
-    cpu_pool::CpuPool,
-    metrics::{self, Cache},
-    state::short_digest,
-};
-
-/// Footers read concurrently.
-const FOOTERS_IN_FLIGHT: usize = 16;
 
 /// The files of a dataset at one moment. Immutable and shared, except for the outdated mark.
 #[derive(Debug)]
@@ -79,146 +68,6 @@ pub struct File {
     footer: Footer,
 }
 
-/// Opens every file that an earlier snapshot does not have, and unites the schemas of all files.
-pub(super) async fn open(
-    dataset: &str,
-    location: &Location,
-    listing: Listing,
-    earlier: Option<&Snapshot>,
-    cpu: &CpuPool,
-) -> Result<Snapshot, CatalogError> {
-    let Listing { root, objects, table } = listing;
-    let store = location.store().clone();
-    let known: HashMap<&Path, &Arc<File>> =
-        earlier.iter().flat_map(|snapshot| &snapshot.files).map(|file| (&file.object.location, file)).collect();
-    let opened = futures::stream::iter(objects.into_iter().map(|object| {
-        let known =
-            known.get(&object.location).filter(|file| is_same(&file.object, &object)).map(|file| Arc::clone(file));
-        let store = &store;
-        metrics::cache_requests(Cache::Footers, known.is_some(), 1);
-        async move {
-            if let Some(known) = known {
-                return Ok(known);
-            }
-            let display = store.display(&object.location);
-            let footer = footer::read(store, dataset, &display, &object, location.int96_unit(), cpu).await?;
-            Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
-        }
-    }));
-    let files: Vec<Arc<File>> = opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await?;
-    check_formats(dataset, &files, table.is_some())?;
-    if let Some(table) = &table {
-        table_check::check_files(dataset, table, files.iter().map(|file| file.stored()))?;
-    }
-    let named = files.iter().map(|file| file.footer.stored.schema().as_ref());
-    let named: Vec<Cow<'_, Schema>> =
-        named.map(|stored| table.as_ref().map_or(Cow::Borrowed(stored), |table| table.named(stored))).collect();
-    let schemas = files.iter().zip(&named).map(|(file, schema)| (file.display.as_str(), schema.as_ref()));
-    let paths = files.iter().map(|file| relative_path(&root, &file.object.location));
-    let pinned = table.as_ref().map(|table| &table.schema).or(location.schema());
-    let partitions = match &table {
-        Some(table) => Partitions::of_table(dataset, table)?,
-        None => Partitions::of(dataset, paths, pinned)?,
-    };
-    let Union { schema, columns, adapted, partitions: partition_columns } =
-        Union::of(dataset, schemas, pinned, partitions.fields())?;
-    if let Some(table) = &table {
-        let found = files.iter().zip(&columns).map(|(file, columns)| (file.display.as_str(), columns));
-        table_check::check_columns(dataset, table, found)?;
-    }
-    let wide_schema = Arc::new(wide(&schema));
-    let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
-    let (row_groups, deleted) = row_groups::of_files(dataset, footers, table.as_deref())?;
-    let row_count = row_groups.last().map_or(0, |group| group.rows.end);
-    let byte_count = files.iter().map(|file| file.object.size).sum();
-    let digest = digest(&root, &store, &files, &schema, adapted > 0, table.as_deref());
-    let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
-    Ok(Snapshot {
-        dataset: dataset.to_owned(),
-        store,
-        digest,
-        schema,
-        wide_schema,
-        files,
-        columns,
-        partitions,
-        partition_columns,
-        adapted_files: adapted,
-        table,
-        row_groups,
-        deleted,
-        row_counts,
-        row_count,
-        byte_count,
-        int96: location.int96_unit(),
-        is_outdated: AtomicBool::new(false),
-    })
-}
-
-/// Refuses files of both formats: most often, one of them is a leftover. A lake table has files of Parquet only.
-fn check_formats(dataset: &str, files: &[Arc<File>], is_table: bool) -> Result<(), CatalogError> {
-    let arrow = files.iter().find(|file| file.arrow().is_some());
-    if let Some(file) = arrow.filter(|_| is_table) {
-        return Err(CatalogError::Corrupt {
-            dataset: dataset.to_owned(),
-            file: file.display.clone(),
-            reason: "it is an Arrow IPC file, and the files of a lake table must be Parquet".to_owned(),
-        });
-    }
-    let parquet = files.iter().find(|file| file.arrow().is_none());
-    let (Some(arrow), Some(parquet)) = (arrow, parquet) else { return Ok(()) };
-    let reason = format!(
-        "\"{}\" is an Arrow IPC file and \"{}\" is Parquet: name files of one format by a pattern such as *.parquet, or \
-         convert the others with `forebay convert`",
-        arrow.display, parquet.display
-    );
-    Err(CatalogError::Empty { dataset: dataset.to_owned(), reason })
-}
-
-fn relative_path<'a>(root: &Path, path: &'a Path) -> &'a str {
-    relative(root, path).unwrap_or(path.as_ref())
-}
-
-/// Digest of the files in order (relative path, size, `ETag`), the rows of their row groups, and the schema.
-///
-/// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
-/// digest across restarts, and a file whose permissions changed is still the same.
-///
-/// Includes the version of a lake table, with its deleted rows and partition values.
-fn digest(
-    root: &Path,
-    store: &Store,
-    files: &[Arc<File>],
-    schema: &Schema,
-    is_adapted: bool,
-    table: Option<&TableVersion>,
-) -> String {
-    let mut manifest = Vec::from(*b"forebay snapshot 1\n");
-    if let Some(table) = table {
-        manifest.extend(format!("table {}\n", table.digest).bytes());
-    }
-    for file in files {
-        let path = &file.object.location;
-        let relative = relative_path(root, path);
-        let tag = file.object.e_tag.as_deref().unwrap_or("-");
-        manifest.extend(format!("{}\n{}\n{tag}\n", relative, file.object.size).bytes());
-        if !is_identified_by_tag(store, &file.object) {
-            manifest.extend(format!("{}\n", file.footer.digest).bytes());
-        }
-        for group in file.footer.stored.metadata().row_groups() {
-            manifest.extend(group.num_rows().to_le_bytes());
-        }
-    }
-    if is_adapted {
-        // The version of the rule that unites schemas. Files that agree need no rule.
-        manifest.extend(*b"union 1\n");
-    }
-    for field in schema.fields() {
-        manifest.extend(format!("{}\n{}\n{}\n", field.name(), field.data_type(), field.is_nullable()).bytes());
-    }
-    short_digest(&[&manifest])
-}
-
 // === impl Snapshot ===
 
 impl Snapshot {
@@ -232,7 +81,8 @@ impl Snapshot {
         &self.store
     }
 
-    /// 32 hexadecimal digits that identify this state of the files.
+    /// 32 hexadecimal digits that identify this state of the files. That of a narrowed snapshot continues with a dash and
+    /// the number of its files.
     pub fn digest(&self) -> &str {
         &self.digest
     }
@@ -376,13 +226,7 @@ impl Snapshot {
             Some(table) => self.is_of_table(table),
             None => self.table.is_none(),
         };
-        let same = |(file, object): (&Arc<File>, &ObjectMeta)| {
-            file.object.location == object.location
-                && file.object.size == object.size
-                && file.object.e_tag == object.e_tag
-                && file.object.version == object.version
-                && file.object.last_modified == object.last_modified
-        };
+        let same = |(file, object): (&Arc<File>, &ObjectMeta)| file.object == *object;
         is_same_table && self.files.len() == objects.len() && self.files.iter().zip(objects).all(same)
     }
 }
