@@ -7,6 +7,7 @@ mod aliases;
 mod align;
 mod casts;
 mod compare;
+mod conditions;
 mod constant;
 mod cost;
 mod error;

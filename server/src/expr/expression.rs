@@ -18,6 +18,7 @@ use datafusion_expr::{
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
 use super::{
     cost,
@@ -50,7 +51,11 @@ impl Expression {
     /// names are converted to lower case, as in SQL.
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
-        let sql = parse(text, &short)?;
+        Self::of_sql(parse(text, &short)?, short, schema)
+    }
+
+    /// The same for a parsed expression; errors call it `short`.
+    pub(super) fn of_sql(sql: ExprWithAlias, short: String, schema: &Schema) -> Result<Self, ExprError> {
         check_forms(&sql, &short, schema)?;
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
         let failed = |error: &DataFusionError| planning_error(&short, &sql, error, schema);
