@@ -16,6 +16,9 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Longest wait for a store that has not listed its files by then: its requests are retried for 35 s and more.
 const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Files of a partitioned dataset above which they are only listed before the first request, which may need few of them.
+const PARTITIONED_FILES_OPENED_MAX: usize = 1000;
+
 /// The catalog of a configuration. If it has views, the program that runs them must be installed.
 pub(super) async fn catalog(
     datasets: Vec<(String, Location)>,
@@ -37,7 +40,7 @@ pub(super) async fn catalog(
 pub(super) async fn open(datasets: impl IntoIterator<Item = Arc<Dataset>>) {
     let opened = datasets.into_iter().map(async |dataset| {
         tokio::select! {
-            opened = open_one(&dataset) => {
+            opened = open_or_list(&dataset) => {
                 if let Err(error) = opened {
                     tracing::warn!(dataset = dataset.name(), %error, "cannot read dataset");
                 }
@@ -48,6 +51,20 @@ pub(super) async fn open(datasets: impl IntoIterator<Item = Arc<Dataset>>) {
         }
     });
     futures::future::join_all(opened).await;
+}
+
+/// Opens a dataset, or lists the files of a large partitioned one.
+async fn open_or_list(dataset: &Arc<Dataset>) -> Result<(), CatalogError> {
+    let Some(files) = dataset.files().await? else { return open_one(dataset).await.map(drop) };
+    if files.is_partitioned() && files.count() > PARTITIONED_FILES_OPENED_MAX {
+        tracing::info!(
+            dataset = dataset.name(),
+            files = files.count(),
+            "files listed: requests read footers as they need them"
+        );
+        return Ok(());
+    }
+    dataset.whole(&files).await.map(drop)
 }
 
 /// Opens a dataset. Of a view without a result, only checks the SQL: the first request runs it.

@@ -33,7 +33,7 @@ pub use mixture::{MixtureFields, SourceFields, SourcePattern, Weights};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
 pub use path::join_path;
 pub use request::{Limits, Request, RequestLimits};
-pub use row_id::ROW_ID;
+pub use row_id::{ROW_ID, reads_row_ids};
 pub use sample::Sample;
 pub use source::Source;
 pub use table_rows::{TableRows, indices};

@@ -42,6 +42,8 @@ pub struct Request {
     pub with_stage_seconds: bool,
     /// Digest of the required snapshot; none: the current one.
     pub snapshot: Option<String>,
+    /// Whether the numbers that rows have among all rows of the dataset are part of the result.
+    pub numbers_rows: bool,
     /// The rows that the epoch samples; none: all.
     pub sample: Option<Sample>,
     /// How the rows are grouped, and the group; none: all rows.
@@ -110,6 +112,7 @@ impl Request {
             return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
         }
         let sources = MixtureFields::check(message, batch_size)?.map(Arc::new);
+        let sample = Sample::check(message.sample, message.sample_seed)?;
         let (dataset, source) = match sources.as_ref().and_then(|sources| sources.sources.first()) {
             Some(first) => (MIXTURE.to_owned(), first.source.clone()),
             None => (message.dataset.clone(), Source::of_request(message)?),
@@ -134,7 +137,8 @@ impl Request {
             with_row_ids: message.with_row_ids,
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
-            sample: Sample::check(message.sample, message.sample_seed)?,
+            numbers_rows: message.with_row_ids || sample.is_some(),
+            sample,
             grouping: Grouping::check(message, world_size)?,
             sources,
         })

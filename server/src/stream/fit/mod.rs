@@ -22,9 +22,13 @@ use super::{
     epoch::task::{Ahead, AheadSender},
     error::StreamError,
     flights::{Flights, Progress},
-    resolve::lookup::pin_tables,
+    resolve::{
+        lookup::pin_tables,
+        narrowing::{file_filter, with_files},
+    },
 };
 use crate::{
+    catalog::Snapshot,
     metrics::{self, Cache, FitGuard},
     plan::{self, Sample},
 };
@@ -87,12 +91,23 @@ impl Fits {
     }
 
     async fn fit(&self, spec: FitSpec, sender: &AheadSender<v1::FitUpdate>) -> Result<v1::FitResult, StreamError> {
+        let dataset = self.environment.catalog.dataset(&spec.dataset)?;
+        plan::check_shape(&spec.plan)?;
+        let filter = if spec.sample.is_some() { None } else { file_filter(&spec.plan) };
+        with_files(&self.environment, &dataset, filter, None, |snapshot| self.fit_on(snapshot, &spec, sender)).await
+    }
+
+    async fn fit_on(
+        &self,
+        snapshot: Arc<Snapshot>,
+        spec: &FitSpec,
+        sender: &AheadSender<v1::FitUpdate>,
+    ) -> Result<v1::FitResult, StreamError> {
         let FitSpec { dataset, plan: sent, sample, refit } = spec;
-        let snapshot = self.environment.catalog.dataset(&dataset)?.present().await?;
+        let (sent, sample, refit) = (sent.clone(), *sample, *refit);
         if snapshot.row_count() == 0 {
-            return Err(StreamError::NoRows { dataset, files: snapshot.files().len() });
+            return Err(StreamError::NoRows { dataset: dataset.clone(), files: snapshot.files().len() });
         }
-        plan::check_shape(&sent)?;
         let mut plan = plan::canonical(&sent);
         pin_tables(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
         let fit = PinnedFit { snapshot, plan, sample, sent };

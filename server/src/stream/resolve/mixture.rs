@@ -1,13 +1,11 @@
 //! What mixtures share: patterns, and the snapshots that their digests identify.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
+use super::{prepared::PreparedMixture, recent::Recent};
 use crate::{
     plan::{MixtureFields, PlanError, SourcePattern},
-    stream::{environment::Environment, error::StreamError, resolve::prepared::PreparedMixture},
+    stream::{environment::Environment, error::StreamError},
 };
 
 /// Patterns that are kept: those of the epochs that run. Each takes at most 5 MB.
@@ -17,17 +15,23 @@ const PATTERNS_MAX: usize = 4;
 const DIGESTS_MAX: usize = 64;
 
 /// Patterns and digests of mixtures.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MixtureCache {
-    patterns: Mutex<VecDeque<(PatternKey, SourcePattern)>>,
+    patterns: Recent<PatternKey, SourcePattern>,
     /// The digest of a mixture and those of its sources.
-    digests: Mutex<VecDeque<(String, Vec<String>)>>,
+    digests: Recent<String, Vec<String>>,
 }
 
 /// What a pattern depends on.
 type PatternKey = (Vec<u64>, Option<u64>);
 
 // === impl MixtureCache ===
+
+impl Default for MixtureCache {
+    fn default() -> Self {
+        Self { patterns: Recent::new(PATTERNS_MAX), digests: Recent::new(DIGESTS_MAX) }
+    }
+}
 
 impl MixtureCache {
     /// The pattern of a mixture; `lanes` are those of a shuffled one.
@@ -38,18 +42,18 @@ impl MixtureCache {
         lanes: Option<u64>,
     ) -> Result<SourcePattern, StreamError> {
         let key = (requested.weights().key(), lanes);
-        if let Some(known) = find(&self.patterns, &key) {
+        if let Some(known) = self.patterns.find(&key) {
             return Ok(known);
         }
         let requested = Arc::clone(requested);
         let pattern = environment.cpu.run(move || requested.weights().pattern(lanes)).await??;
-        remember(&self.patterns, key, pattern.clone(), PATTERNS_MAX);
+        self.patterns.remember(key, pattern.clone());
         Ok(pattern)
     }
 
     /// The snapshots that a digest of a mixture identifies; none if it is not known.
     pub(crate) fn snapshots(&self, digest: &str) -> Option<Vec<String>> {
-        find(&self.digests, &digest.to_owned())
+        self.digests.find(&digest.to_owned())
     }
 
     /// Checks that a prepared mixture has the required snapshots, and remembers them.
@@ -59,7 +63,7 @@ impl MixtureCache {
             return Err(StreamError::SourcesChanged { present, requested });
         }
         let digests = mixture.sources.iter().map(|source| source.snapshot_digest().to_owned()).collect();
-        remember(&self.digests, mixture.digest().to_owned(), digests, DIGESTS_MAX);
+        self.digests.remember(mixture.digest().to_owned(), digests);
         Ok(())
     }
 }
@@ -73,16 +77,4 @@ pub(crate) fn of_source(error: StreamError, index: usize, dataset: &str) -> Stre
         }
         source => StreamError::Source { index, dataset, source: Box::new(source) },
     }
-}
-
-fn find<K: PartialEq, T: Clone>(entries: &Mutex<VecDeque<(K, T)>>, key: &K) -> Option<T> {
-    let entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-    entries.iter().find(|(known, _)| known == key).map(|(_, found)| found.clone())
-}
-
-fn remember<K: PartialEq, T>(entries: &Mutex<VecDeque<(K, T)>>, key: K, value: T, entries_max: usize) {
-    let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-    entries.retain(|(known, _)| *known != key);
-    entries.push_front((key, value));
-    entries.truncate(entries_max);
 }

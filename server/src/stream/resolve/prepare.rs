@@ -20,6 +20,7 @@ use crate::{
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
             mixture::{MixtureCache, of_source},
+            narrowing::{FileFilters, with_files},
             prepared::{Prepared, PreparedMixture},
         },
     },
@@ -33,6 +34,7 @@ pub(crate) struct Resolver {
     counts: RowCounts,
     groups: GroupTables,
     mixtures: MixtureCache,
+    filters: FileFilters,
 }
 
 /// The groups of an epoch, ready to be listed.
@@ -81,6 +83,7 @@ impl Resolver {
             counts: RowCounts::default(),
             groups: GroupTables::default(),
             mixtures: MixtureCache::default(),
+            filters: FileFilters::default(),
         }
     }
 
@@ -171,16 +174,16 @@ impl Resolver {
     async fn opened(&self, request: &Request) -> Result<(Arc<Snapshot>, Arc<Compiled>), StreamError> {
         let environment = &self.environment;
         let dataset = environment.catalog.dataset(&request.dataset)?;
-        let snapshot = match &request.snapshot {
-            Some(digest) => dataset.pinned(digest).await?,
-            None => dataset.present().await?,
+        let filter = self.filters.of(environment, request).await?;
+        let compiled = |snapshot: Arc<Snapshot>| async {
+            if snapshot.row_count() == 0 {
+                let files = snapshot.files().len();
+                return Err(StreamError::NoRows { dataset: request.dataset.clone(), files });
+            }
+            let compiled = self.compiled(&snapshot, request).await?;
+            Ok((snapshot, compiled))
         };
-        if snapshot.row_count() == 0 {
-            let files = snapshot.files().len();
-            return Err(StreamError::NoRows { dataset: request.dataset.clone(), files });
-        }
-        let compiled = self.compiled(&snapshot, request).await?;
-        Ok((snapshot, compiled))
+        with_files(environment, &dataset, filter, request.snapshot.as_deref(), compiled).await
     }
 
     /// The epoch over row groups with these numbers of passing rows.
