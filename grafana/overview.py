@@ -123,7 +123,8 @@ WAITING = Row(
         Panel(
             "Stages",
             "Seconds per second that all streams together spend in each stage: fetch waits for storage; queue waits "
-            "for CPU threads; decode, transform and assemble compute; send_wait waits for clients.",
+            "for CPU threads; decode, transform and assemble compute; udf waits for Python functions; "
+            "send_wait waits for clients.",
             "s",
             by("stage", rate("forebay_stage_seconds_total")),
             stacked=True,
@@ -224,13 +225,14 @@ EXCHANGES = Row(
     [
         Panel(
             "Open",
-            "Open exchanges (DoExchange), running fits and running SQL of views.",
+            "Open exchanges (DoExchange), running fits, running SQL of views, and calls of Python functions.",
             "short",
             {
                 "exchanges {{instance}}": total(series("forebay_exchanges_active"), by="instance"),
                 "fits {{instance}}": total(series("forebay_fits_active"), by="instance"),
                 "views {{instance}}": total(series("forebay_view_runs_active"), by="instance"),
                 "views, average {{instance}}": total(rate("forebay_view_run_seconds_sum"), by="instance"),
+                "functions, average {{instance}}": total(rate("forebay_udf_seconds_sum"), by="instance"),
             },
         ),
         Panel(
@@ -239,6 +241,12 @@ EXCHANGES = Row(
             "cps",
             by("status", rate("forebay_exchanges_total"))
             | {"views {{status}}": total(rate("forebay_view_runs_total"), by="status")},
+        ),
+        Panel(
+            "Python functions",
+            "Calls of Python functions per second, by status: ok, or why a call failed.",
+            "cps",
+            by("status", rate("forebay_udf_calls_total")),
         ),
         Panel(
             "Exchange latency",

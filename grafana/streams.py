@@ -157,7 +157,8 @@ WAITING = Row(
         Panel(
             "Stages",
             "Seconds per second that the selected streams spend in each stage: fetch waits for storage; queue waits "
-            "for a CPU thread; decode, transform and assemble compute; send_wait waits for the client.",
+            "for a CPU thread; decode, transform and assemble compute; udf waits for Python functions; send_wait waits "
+            "for the client.",
             "s",
             {"{{stage}}": f"sum by (stage) ({STAGE_RATE})"},
             stacked=True,

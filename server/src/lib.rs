@@ -26,4 +26,5 @@ pub mod scan;
 pub mod shutdown;
 pub mod state;
 pub mod stream;
+pub mod udf;
 pub mod view;

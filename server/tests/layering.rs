@@ -38,7 +38,7 @@ const LAYERS: [&[&str]; 7] = [
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],
-    &["plan", "view", "cache"],
+    &["plan", "view", "cache", "udf"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
 ];
 
@@ -60,7 +60,7 @@ const RESTRICTED: [(&str, &[&str]); 29] = [
     ("forebay_lake", &["catalog", "flight"]),
     ("tonic", &["flight"]),
     ("arrow_flight", &["flight"]),
-    ("arrow_ipc", &["cache", "catalog", "flight"]),
+    ("arrow_ipc", &["cache", "catalog", "flight", "udf"]),
     ("brotli", &["scan"]),
     ("flate2", &["scan"]),
     ("lz4_flex", &["flight", "scan"]),

@@ -1,7 +1,7 @@
 //! `forebay explain [DATASET]`: the estimated cost of an epoch.
 
 use clap::Args;
-use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain};
+use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain, SourceInfo};
 use forebay_order::{estimate::estimate, row_groups};
 use forebay_settings::ByteSize;
 
@@ -136,12 +136,12 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let fused = format!("fused {} of {} columns", output::count(costs.fused_columns), output::count(costs.columns));
         lines.push(line("decoding", fused, by_library(costs)));
     }
+    if !costs.udfs.is_empty() {
+        lines.push(line("Python functions", output::count(costs.udfs.len() as u64), costs.udfs.join(", ")));
+    }
     for source in &costs.sources {
         let share = format!("{:.4} % of the rows", 100.0 * source.share);
-        let repeats = if source.repeat { ", repeats" } else { "" };
-        let rows = (output::count(source.epoch_rows), output::count(source.rows));
-        let of_source = format!("{} of {} rows, {:.4} epochs{repeats}", rows.0, rows.1, source.epochs);
-        lines.push(line(&format!("source {}", source.dataset), share, of_source));
+        lines.push(line(&format!("source {}", source.dataset), share, rows_of(source)));
     }
     if costs.memory_bytes > 0 {
         let limit = output::decimal_bytes(costs.memory_limit_bytes);
@@ -193,6 +193,13 @@ fn cache_text(cache: &CacheExplain) -> String {
     }
 }
 
+/// The rows that an epoch of a mixture reads of a source.
+fn rows_of(source: &SourceInfo) -> String {
+    let repeats = if source.repeat { ", repeats" } else { "" };
+    let (read, all) = (output::count(source.epoch_rows), output::count(source.rows));
+    format!("{read} of {all} rows, {:.4} epochs{repeats}", source.epochs)
+}
+
 /// The columns that the Parquet library decodes, by reason.
 fn by_library(costs: &Costs) -> String {
     let count = costs.columns - costs.fused_columns.min(costs.columns);
@@ -236,7 +243,7 @@ fn ranks(ranks: &[RankExplain], has_files: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forebay_client::{LibraryColumn, SourceInfo};
+    use forebay_client::LibraryColumn;
 
     use super::*;
 
@@ -322,6 +329,7 @@ mod tests {
             }],
             columns: 40,
             fused_columns: 31,
+            udfs: vec!["words(text)".to_owned(), "loudness(left, right)".to_owned()],
             library_columns: ["nested", "nested", "INT96", "nested", "codec LZ4", "nested", "nested", "nested"]
                 .into_iter()
                 .enumerate()
@@ -334,6 +342,7 @@ mod tests {
         };
         let text = text(&costs);
         for part in [
+            "words(text), loudness(left, right)",
             "shuffled: 16 lanes, windows of 16,384 rows, a sample of 0.25 with seed 3",
             "2,500,000 bytes         1.25 times what is stored",
             "of 8 with rows",

@@ -64,6 +64,7 @@ fn bound(report: &Report) -> Option<Vec<String>> {
         ("queue", report.queue_seconds),
         ("decode", report.decode_seconds),
         ("transform", report.transform_seconds),
+        ("udf", report.udf_seconds),
         ("assemble", report.assemble_seconds),
         ("send wait", report.send_wait_seconds),
     ];

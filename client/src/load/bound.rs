@@ -18,6 +18,8 @@ pub(crate) enum Bound {
     Schedule,
     Wire,
     Storage,
+    /// Python functions of the plan.
+    Functions,
     Cpu,
 }
 
@@ -28,15 +30,17 @@ impl Bound {
         if stream_seconds <= 0.0 {
             return None;
         }
-        let fetch = stages.fetch / lanes.max(1.0);
+        let (fetch, udf) = (stages.fetch / lanes.max(1.0), stages.udf / lanes.max(1.0));
         // Lanes, or decoding in file order, wait for CPU threads while the batches before are computed and encoded.
         let cpu = stages.queue / (lanes.max(1.0) + 1.0) + compute(stages);
         Some(if wait_seconds < (1.0 - EARLY_SHARE) * stream_seconds {
             Self::Schedule
         } else if stages.send_wait > SENDING_SHARE * stream_seconds
-            || fetch + cpu < (1.0 - SENDING_SHARE) * wait_seconds
+            || fetch + udf + cpu < (1.0 - SENDING_SHARE) * wait_seconds
         {
             Self::Wire
+        } else if udf > cpu.max(fetch) {
+            Self::Functions
         } else if fetch > cpu {
             Self::Storage
         } else {
@@ -49,6 +53,7 @@ impl Bound {
             Self::Schedule => "schedule",
             Self::Wire => "wire",
             Self::Storage => "storage",
+            Self::Functions => "functions",
             Self::Cpu => "CPU",
         }
     }
@@ -67,6 +72,7 @@ pub(super) fn add(sum: &mut StageSeconds, more: &StageSeconds) {
     sum.transform += more.transform;
     sum.assemble += more.assemble;
     sum.send_wait += more.send_wait;
+    sum.udf += more.udf;
 }
 
 #[cfg(test)]
@@ -89,6 +95,9 @@ mod tests {
         assert_eq!(bound(queued(0.5, 0.0), 9.5), Some(Bound::Wire));
         assert_eq!(bound(queued(0.5, 32.0), 9.5), Some(Bound::Cpu));
         assert_eq!(bound(queued(36.0, 12.0), 9.5), Some(Bound::Storage));
+        let called = |udf| StageSeconds { udf, ..stages(8.0, 1.0, 0.1) };
+        assert_eq!(bound(called(36.0), 9.5), Some(Bound::Functions));
+        assert_eq!(bound(called(4.0), 9.5), Some(Bound::Wire));
         assert_eq!(Bound::of(&stages(1.0, 1.0, 1.0), 0.0, 0.0, 1.0), None);
     }
 }

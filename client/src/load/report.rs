@@ -63,9 +63,10 @@ pub(crate) struct Report {
     pub(crate) queue_seconds: f64,
     pub(crate) decode_seconds: f64,
     pub(crate) transform_seconds: f64,
+    pub(crate) udf_seconds: f64,
     pub(crate) assemble_seconds: f64,
     pub(crate) send_wait_seconds: f64,
-    /// Bottleneck: "schedule", "wire", "storage" or "cpu".
+    /// Bottleneck: "schedule", "wire", "storage", "functions" or "cpu".
     pub(crate) bound_by: Option<Bound>,
     /// CPU time of the client, user and system.
     pub(crate) cpu_seconds: f64,
@@ -171,6 +172,7 @@ impl Report {
             queue_seconds: stages.queue,
             decode_seconds: stages.decode,
             transform_seconds: stages.transform,
+            udf_seconds: stages.udf,
             assemble_seconds: stages.assemble,
             send_wait_seconds: stages.send_wait,
             bound_by: Bound::of(stages, stream_seconds, counted.waited.as_secs_f64(), lanes),

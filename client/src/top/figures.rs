@@ -85,6 +85,8 @@ pub(crate) struct Stages {
     pub(crate) queue: Option<f64>,
     pub(crate) decode: Option<f64>,
     pub(crate) transform: Option<f64>,
+    /// Waiting for Python functions. Absent on pages of older servers.
+    pub(crate) udf: Option<f64>,
     pub(crate) assemble: Option<f64>,
     /// Waiting for clients.
     pub(crate) send_wait: Option<f64>,
@@ -99,6 +101,8 @@ pub(crate) enum Limit {
     TrainerOrWire,
     #[serde(rename = "storage")]
     Storage,
+    #[serde(rename = "functions")]
+    Functions,
     #[serde(rename = "cpu")]
     Cpu,
 }
@@ -230,6 +234,7 @@ impl<'a> Interval<'a> {
         match Bound::of(&seconds, streams, streams, lanes)? {
             Bound::Wire | Bound::Schedule => Some(Limit::TrainerOrWire),
             Bound::Storage => Some(Limit::Storage),
+            Bound::Functions => Some(Limit::Functions),
             Bound::Cpu => Some(Limit::Cpu),
         }
     }
@@ -239,12 +244,20 @@ impl<'a> Interval<'a> {
 
 impl Stages {
     fn new(of: impl Fn(usize) -> Option<f64>) -> Self {
-        Self { fetch: of(0), queue: of(1), decode: of(2), transform: of(3), assemble: of(4), send_wait: of(5) }
+        Self {
+            fetch: of(0),
+            queue: of(1),
+            decode: of(2),
+            transform: of(3),
+            udf: of(4),
+            assemble: of(5),
+            send_wait: of(6),
+        }
     }
 
     /// In the order of the stages.
     pub(crate) fn each(&self) -> [Option<f64>; STAGES.len()] {
-        [self.fetch, self.queue, self.decode, self.transform, self.assemble, self.send_wait]
+        [self.fetch, self.queue, self.decode, self.transform, self.udf, self.assemble, self.send_wait]
     }
 
     fn seconds(&self) -> Option<StageSeconds> {
@@ -253,6 +266,7 @@ impl Stages {
             queue: self.queue.unwrap_or(0.0),
             decode: self.decode?,
             transform: self.transform?,
+            udf: self.udf.unwrap_or(0.0),
             assemble: self.assemble?,
             send_wait: self.send_wait?,
         })
@@ -266,6 +280,7 @@ impl Limit {
         match self {
             Self::TrainerOrWire => "trainer or wire",
             Self::Storage => "storage",
+            Self::Functions => "functions",
             Self::Cpu => "CPU",
         }
     }

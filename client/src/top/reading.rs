@@ -8,7 +8,7 @@ use std::{
 use super::text::{LineError, Sample, samples};
 
 /// Values of the page's `stage` label, in the order of the stages.
-pub(super) const STAGES: [&str; 6] = ["fetch", "queue", "decode", "transform", "assemble", "send_wait"];
+pub(super) const STAGES: [&str; 7] = ["fetch", "queue", "decode", "transform", "udf", "assemble", "send_wait"];
 
 /// Maximum number of streams read from a page. A server reports at most a thousand.
 const STREAMS_MAX: usize = 10_000;

@@ -104,7 +104,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -165,6 +165,8 @@ pub mod op {
         TargetMean(super::TargetMean),
         #[prost(message, tag = "27")]
         Bytes(super::Bytes),
+        #[prost(message, tag = "28")]
+        Udf(super::Udf),
     }
 }
 impl ::prost::Name for Op {
@@ -568,6 +570,23 @@ impl ::prost::Name for PositiveMod {
 const NAME: &'static str = "PositiveMod";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PositiveMod".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PositiveMod".into() }}
+/// The result of a vectorized Python function that the operator of the server has set up (--udf). Only the first op of a part.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Udf {
+    /// Its name on the server.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Stored, joined or derived columns that are its further arguments, after the part's column.
+    #[prost(string, repeated, tag = "2")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Digest of the function. Set when the plan is fitted or first used, and part of its id from then on.
+    #[prost(string, tag = "3")]
+    pub digest: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Udf {
+const NAME: &'static str = "Udf";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Udf".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Udf".into() }}
 /// A conversion that loses is an error: a fraction or an out-of-range number to an integer, an integer of the column that the
 /// floating-point type does not hold. Results of ops that scale are rounded to nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -677,6 +696,8 @@ pub enum Reason {
     StoreRefused = 25,
     /// FAILED_PRECONDITION: the SQL of a view failed; the operator of the server must change it, or what it reads.
     ViewFailed = 26,
+    /// FAILED_PRECONDITION: a Python function of the server failed or is another one than the plan names; its author must change it.
+    UdfFailed = 27,
     /// ABORTED: a file changed after the snapshot was taken.
     SnapshotChanged = 30,
     /// DATA_LOSS: a file is corrupt.
@@ -695,6 +716,8 @@ pub enum Reason {
     Deadline = 53,
     /// CANCELLED: the client cancelled the call.
     Cancelled = 54,
+    /// UNAVAILABLE: no process serves a Python function of the plan; its operator must start it.
+    UdfUnavailable = 55,
     /// UNAUTHENTICATED: the credentials are missing or unknown.
     Unauthenticated = 60,
     /// PERMISSION_DENIED: the caller may not do this.
@@ -724,6 +747,7 @@ impl Reason {
             Self::Unrepresentable => "UNREPRESENTABLE",
             Self::StoreRefused => "STORE_REFUSED",
             Self::ViewFailed => "VIEW_FAILED",
+            Self::UdfFailed => "UDF_FAILED",
             Self::SnapshotChanged => "SNAPSHOT_CHANGED",
             Self::CorruptData => "CORRUPT_DATA",
             Self::Limit => "LIMIT",
@@ -733,6 +757,7 @@ impl Reason {
             Self::Interrupted => "INTERRUPTED",
             Self::Deadline => "DEADLINE",
             Self::Cancelled => "CANCELLED",
+            Self::UdfUnavailable => "UDF_UNAVAILABLE",
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::PermissionDenied => "PERMISSION_DENIED",
             Self::Unimplemented => "UNIMPLEMENTED",
@@ -755,6 +780,7 @@ impl Reason {
             "UNREPRESENTABLE" => Some(Self::Unrepresentable),
             "STORE_REFUSED" => Some(Self::StoreRefused),
             "VIEW_FAILED" => Some(Self::ViewFailed),
+            "UDF_FAILED" => Some(Self::UdfFailed),
             "SNAPSHOT_CHANGED" => Some(Self::SnapshotChanged),
             "CORRUPT_DATA" => Some(Self::CorruptData),
             "LIMIT" => Some(Self::Limit),
@@ -764,6 +790,7 @@ impl Reason {
             "INTERRUPTED" => Some(Self::Interrupted),
             "DEADLINE" => Some(Self::Deadline),
             "CANCELLED" => Some(Self::Cancelled),
+            "UDF_UNAVAILABLE" => Some(Self::UdfUnavailable),
             "UNAUTHENTICATED" => Some(Self::Unauthenticated),
             "PERMISSION_DENIED" => Some(Self::PermissionDenied),
             "UNIMPLEMENTED" => Some(Self::Unimplemented),
@@ -1118,6 +1145,9 @@ pub struct StageSeconds {
     /// Waiting for a CPU thread of the server.
     #[prost(double, tag = "6")]
     pub queue: f64,
+    /// Waiting for Python functions (op udf).
+    #[prost(double, tag = "7")]
+    pub udf: f64,
 }
 impl ::prost::Name for StageSeconds {
 const NAME: &'static str = "StageSeconds";
@@ -1579,6 +1609,10 @@ pub struct Explain {
     pub row_group_rows: f64,
     #[prost(uint64, tag = "29")]
     pub recommended_row_group_rows: u64,
+    /// Python functions that each row goes through, with their arguments: "words(text)". Long names are shortened. Of a
+    /// mixture, those of one source.
+    #[prost(string, repeated, tag = "30")]
+    pub udfs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";

@@ -20,6 +20,7 @@ use forebay_server::{
     shutdown::{Shutdown, ShutdownWatch},
     state::State,
     stream::{Device, StreamParts, Streams},
+    udf::Udfs,
 };
 use futures::Future;
 use tokio::runtime::{Builder, Runtime};
@@ -145,6 +146,7 @@ impl Server {
             state,
             limits,
             device: Device::Cpu,
+            udfs: Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()),
         });
         let (shutdown, watch) = Shutdown::new();
         let streams = Arc::new(streams);

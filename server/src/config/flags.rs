@@ -69,6 +69,17 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_VIEW", value_name = "NAME=SQL")]
     pub(super) view: Vec<String>,
 
+    /// A Python function that plans may call (op udf): its name, and the Unix socket of the processes that serve it,
+    /// such as words=unix:/run/words.sock (python -m forebay.udf module:words --listen unix:/run/words.sock). May be
+    /// repeated.
+    #[arg(long, env = "FOREBAY_UDF", value_name = "NAME=unix:PATH", value_delimiter = '\n')]
+    pub(super) udf: Vec<String>,
+
+    /// Seconds after which a call of such a function fails, with its stream. A call has at most 8,192 rows.
+    #[arg(long, env = "FOREBAY_UDF_TIMEOUT_SECONDS", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(super) udf_timeout_seconds: u64,
+
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
     #[arg(
         long,

@@ -9,6 +9,7 @@ mod datasets;
 mod error;
 mod flags;
 mod state;
+mod udfs;
 mod views;
 
 use std::{
@@ -31,6 +32,7 @@ use crate::{
     log::{self, LogSettings},
     plan::RequestLimits,
     stream::DeviceName,
+    udf::UdfSocket,
 };
 use address::{METRICS_PUBLIC, listen, replica, tcp};
 use error::wrong;
@@ -102,6 +104,10 @@ pub struct Config {
     pub handshake: Duration,
     /// Limits of requests.
     pub requests: RequestLimits,
+    /// Python functions.
+    pub udfs: Vec<UdfSocket>,
+    /// Time after which a call of one fails.
+    pub udf_timeout: Duration,
 }
 
 impl Flags {
@@ -139,11 +145,10 @@ impl Flags {
         problems.one(check_cache_dir(self.cache_dir(), self.cache_bytes));
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
-        if let Some(url) = &self.otlp_endpoint {
-            let checked = log::check_endpoint(url);
-            problems.one(checked.map_err(|source| wrong("otlp-endpoint", url, source.to_string())));
-        }
-        let access = problems.all(access::open(&self));
+        problems.one(self.otlp_endpoint.as_deref().map_or(Ok(()), |url| {
+            log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))
+        }));
+        let (udfs, access) = (problems.all(udfs::open(&self.udf)), problems.all(access::open(&self)));
         let (listen_public, metrics_public) =
             (access::is_secure(&self) || self.insecure_public, self.metrics_public || self.insecure_public);
         let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
@@ -153,8 +158,8 @@ impl Flags {
             address => tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC).map(Some),
         });
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
-        let (Some(access), Some(metrics_listen), Some(state), Some(device), Some(view_memory_bytes), true) =
-            (access, metrics_listen, state, device, view_memory_bytes, problems.is_empty())
+        let (Some(access), Some(metrics_listen), Some(state), Some(device), Some(view_memory_bytes), Some(udfs), true) =
+            (access, metrics_listen, state, device, view_memory_bytes, udfs, problems.is_empty())
         else {
             return Err(problems);
         };
@@ -196,6 +201,8 @@ impl Flags {
                 plan_ops_max: self.plan_ops_max as usize,
                 expression_operators_max: self.expression_operators_max as usize,
             },
+            udfs,
+            udf_timeout: Duration::from_secs(self.udf_timeout_seconds),
         })
     }
 }

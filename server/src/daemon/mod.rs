@@ -40,6 +40,7 @@ use crate::{
     shutdown::Shutdown,
     state::{State, StateError},
     stream::{Device, StreamParts, Streams},
+    udf::Udfs,
     view::{ViewLimits, Views},
 };
 
@@ -141,7 +142,9 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let device = Device::open(config.device);
     let disk = open_disk_tier(config.cache_dir).await?;
     let cache = RowCache::new(config.cache_bytes).with_disk(disk);
-    let parts = StreamParts { catalog, engine, cpu: cpu.clone(), budget, cache, state: state.clone(), limits, device };
+    let udfs = Udfs::new(config.udfs, config.udf_timeout, cpu.clone());
+    let parts =
+        StreamParts { catalog, engine, cpu: cpu.clone(), budget, cache, state: state.clone(), limits, device, udfs };
     let streams = Arc::new(Streams::new(parts));
 
     let metrics_listener = match config.metrics_listen {

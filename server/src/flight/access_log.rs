@@ -117,6 +117,7 @@ impl AccessEntry {
                     queue_seconds = seconds(Stage::Queue),
                     decode_seconds = seconds(Stage::Decode),
                     transform_seconds = seconds(Stage::Transform),
+                    udf_seconds = seconds(Stage::Udf),
                     assemble_seconds = seconds(Stage::Assemble),
                     send_wait_seconds = seconds(Stage::SendWait),
                     code = name_of(end.code),

@@ -16,6 +16,7 @@ use crate::{
     plan::PlanError,
     scan::ScanError,
     stream::StreamError,
+    udf::UdfError,
     view::ViewError,
 };
 
@@ -141,11 +142,14 @@ fn code(reason: Reason) -> Code {
         | Reason::SchemaDrift
         | Reason::Unrepresentable
         | Reason::StoreRefused
-        | Reason::ViewFailed => Code::FailedPrecondition,
+        | Reason::ViewFailed
+        | Reason::UdfFailed => Code::FailedPrecondition,
         Reason::SnapshotChanged => Code::Aborted,
         Reason::CorruptData => Code::DataLoss,
         Reason::Limit | Reason::Overloaded => Code::ResourceExhausted,
-        Reason::ShuttingDown | Reason::StoreUnavailable | Reason::Interrupted => Code::Unavailable,
+        Reason::ShuttingDown | Reason::StoreUnavailable | Reason::Interrupted | Reason::UdfUnavailable => {
+            Code::Unavailable
+        }
         Reason::Deadline => Code::DeadlineExceeded,
         Reason::Cancelled => Code::Cancelled,
         Reason::Unauthenticated => Code::Unauthenticated,
@@ -228,6 +232,7 @@ fn reason(error: &StreamError) -> Reason {
         // The client resumes where it was as soon as it reads again.
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
+        StreamError::Udf { source, .. } => udf_reason(source),
         StreamError::Shared(error) => reason(error),
         StreamError::Source { source, .. } => reason(source),
         StreamError::SourceNotFitted { .. } => Reason::NotFitted,
@@ -248,6 +253,22 @@ fn view_reason(error: &ViewError) -> Reason {
         ViewError::Memory(source) => memory_reason(source),
         ViewError::State { .. } => Reason::Interrupted,
         ViewError::Stopped => Reason::ShuttingDown,
+    }
+}
+
+fn udf_reason(error: &UdfError) -> Reason {
+    match error {
+        UdfError::Unreachable { .. } => Reason::UdfUnavailable,
+        UdfError::TimedOut { .. }
+        | UdfError::Raised { .. }
+        | UdfError::Died { .. }
+        | UdfError::Result { .. }
+        | UdfError::Changed { .. }
+        | UdfError::Protocol { .. } => Reason::UdfFailed,
+        UdfError::Unknown { .. } => Reason::InvalidRequest,
+        UdfError::TooLarge { .. } => Reason::Limit,
+        UdfError::Memory { source, .. } => memory_reason(source),
+        UdfError::Cpu(cpu) => cpu_reason(cpu),
     }
 }
 

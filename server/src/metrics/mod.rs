@@ -41,6 +41,9 @@ pub enum Cache {
 /// Values of the label `status` of reloads.
 const RELOAD_STATUSES: [&str; 2] = ["ok", "failed"];
 
+/// Values of the label `status` of calls of Python functions.
+const UDF_STATUSES: [&str; 7] = ["ok", "failed", "died", "timeout", "unreachable", "refused", "limit"];
+
 /// Installs the recorder and describes every metric. Must be called once, before anything is recorded.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
@@ -63,6 +66,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     }
     for status in [StreamStatus::Complete, StreamStatus::Failed] {
         counter!("forebay_view_runs_total", "status" => status.label()).absolute(0);
+    }
+    for status in UDF_STATUSES {
+        counter!("forebay_udf_calls_total", "status" => status).absolute(0);
     }
     for operation in ["list", "head", "get", "put", "delete"] {
         for status in ["ok", "error"] {
@@ -194,6 +200,12 @@ pub fn exchanged(rows: u64, taken: Duration) {
     handles.exchange_batches.increment(1);
     handles.exchange_rows.increment(rows);
     handles.exchange_seconds.record(taken.as_secs_f64());
+}
+
+/// Records a call of a Python function: its status, one of those of [`UDF_STATUSES`], and its time.
+pub fn udf_call(status: &'static str, taken: Duration) {
+    counter!("forebay_udf_calls_total", "status" => status).increment(1);
+    handles().udf_seconds.record(taken.as_secs_f64());
 }
 
 /// Records a storage request that ended.

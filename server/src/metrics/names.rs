@@ -26,7 +26,7 @@ pub const NAMES: [(&str, &str); 61] = [
     (
         "forebay_stage_seconds_total",
         "Seconds that streams spent in each stage: fetch (waiting for storage), queue (waiting for a CPU thread), decode, \
-         transform, assemble (computing), send_wait (waiting for the client).",
+         transform, udf (waiting for Python functions), assemble (computing), send_wait (waiting for the client).",
     ),
     ("forebay_first_batch_seconds", "Seconds from a `DoGet` until its first batch is sent."),
     (
@@ -117,6 +117,11 @@ pub const NAMES: [(&str, &str); 61] = [
     ("forebay_view_runs_active", "Running SQL of views."),
     ("forebay_view_runs_total", "Ended runs of the SQL of views, by status (complete, failed)."),
     ("forebay_view_run_seconds", "Seconds from the start of such a run to its end."),
+    (
+        "forebay_udf_calls_total",
+        "Calls of Python functions, by status (ok, failed, died, timeout, unreachable, refused, limit).",
+    ),
+    ("forebay_udf_seconds", "Seconds of such a call, with the transfer of its columns."),
     ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
     ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),
     ("forebay_exchange_batches_total", "Batches returned by exchanges."),
@@ -148,11 +153,12 @@ const BATCH_SECONDS_BUCKETS: [f64; 13] =
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
 /// Histograms with their upper bounds.
-pub(super) const HISTOGRAMS: [(&str, &[f64]); 4] = [
+pub(super) const HISTOGRAMS: [(&str, &[f64]); 5] = [
     ("forebay_first_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_batch_seconds", &BATCH_SECONDS_BUCKETS),
     ("forebay_exchange_seconds", &EXCHANGE_SECONDS_BUCKETS),
     ("forebay_view_run_seconds", &VIEW_RUN_SECONDS_BUCKETS),
+    ("forebay_udf_seconds", &BATCH_SECONDS_BUCKETS),
 ];
 
 /// Upper bounds of `forebay_exchange_seconds`: 30 µs to 10 s in half decades, because a batch may have a single row.

@@ -16,6 +16,8 @@ pub enum Stage {
     Decode,
     /// Filter and derived columns.
     Transform,
+    /// Waiting for Python functions.
+    Udf,
     /// Ops and row-major matrices.
     Assemble,
     /// Waiting for the client to take a batch.
@@ -37,8 +39,8 @@ pub(super) static ALL_STREAMS: StageTotals = StageTotals::new();
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Fetch, Self::Queue, Self::Decode, Self::Transform, Self::Assemble, Self::SendWait];
+    pub const ALL: [Self; 7] =
+        [Self::Fetch, Self::Queue, Self::Decode, Self::Transform, Self::Udf, Self::Assemble, Self::SendWait];
 
     /// Returns its label.
     pub fn label(self) -> &'static str {
@@ -47,6 +49,7 @@ impl Stage {
             Self::Queue => "queue",
             Self::Decode => "decode",
             Self::Transform => "transform",
+            Self::Udf => "udf",
             Self::Assemble => "assemble",
             Self::SendWait => "send_wait",
         }

@@ -3,7 +3,7 @@
 //! An op learns from the output of the ops before it, so a chain with k learning ops takes k passes. Each pass answers
 //! the first open question of every chain.
 
-use forebay_kernels::Op;
+use forebay_kernels::{CompileError, Op};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     ops::{kernel_op, named_op},
     parameters::has_boundaries,
     path::chain_path,
+    udf::{chain_start, skip_op},
 };
 
 /// Limit of the quantiles of a bucketize.
@@ -27,6 +28,8 @@ pub struct Question {
     pub column: String,
     /// The ops before it, all fitted.
     pub prefix: Vec<Op>,
+    /// The number of the first of these ops in the plan.
+    pub first: usize,
     /// The statistic.
     pub statistic: Statistic,
     /// Path and name of the op, for errors.
@@ -37,6 +40,12 @@ impl Question {
     /// Returns the path of the op's chain.
     pub fn chain_path(&self) -> &str {
         self.path.split(".ops[").next().unwrap_or_default()
+    }
+
+    /// Numbers the op of an error of its prefix as in the plan.
+    pub fn renumbered(&self, mut error: CompileError) -> CompileError {
+        (0..self.first).for_each(|_| skip_op(&mut error));
+        error
     }
 }
 
@@ -148,11 +157,11 @@ pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, Plan
     for (output_index, part_index, part) in chains(plan) {
         let path = chain_path(output_index, part_index);
         let mut prefix = Vec::new();
-        for (number, op) in part.ops.iter().enumerate() {
+        let (column, first) = chain_start(part, part.columns.first().map_or("", String::as_str));
+        for (number, op) in part.ops.iter().enumerate().skip(first) {
             if let Some((name, statistic)) = missing_statistic(op, &path, number)? {
-                let column = part.columns.first().cloned().unwrap_or_default();
-                let path = format!("{path}.ops[{number}].{name}");
-                questions.push(Question { place: (output_index, part_index, number), column, prefix, statistic, path });
+                let (place, path) = ((output_index, part_index, number), format!("{path}.ops[{number}].{name}"));
+                questions.push(Question { place, column, prefix, first, statistic, path });
                 break;
             }
             prefix.push(kernel_op(op, &path, number, tables)?);

@@ -21,6 +21,7 @@ mod sample;
 mod source;
 mod table_rows;
 mod take;
+mod udf;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
@@ -38,6 +39,7 @@ pub use sample::Sample;
 pub use source::Source;
 pub use table_rows::{TableRows, indices};
 pub use take::{Take, TakeBy};
+pub use udf::{UdfCall, pin_udfs, udf_calls};
 pub use warnings::warnings;
 
 /// Limit of the outputs, derived columns or units of a plan.

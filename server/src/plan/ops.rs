@@ -62,6 +62,10 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             let values = vocab_values(values, path, number)?;
             encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
         }
+        OpMessage::Udf(_) => {
+            let reason = "must be the first op of its part";
+            return Err(PlanError::field(format!("{path}.ops[{number}].udf"), reason));
+        }
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
 }
@@ -92,7 +96,7 @@ pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<
     op.op.as_ref().ok_or_else(|| {
         let known =
             "empty: expected one of abs, box_cox, bucketize, bytes, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
-             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, vocab";
+             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, udf, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
 }

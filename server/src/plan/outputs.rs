@@ -7,9 +7,15 @@ use forebay_kernels::{Chain, DType, Op, OutputSpec, Program};
 use forebay_proto::v1;
 
 use super::{
-    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID, default_dtype::dtype_of,
-    encodings::chain_schema, error::PlanError, learn::first_unlearned, lookup::Tables, ops::kernel_op,
+    OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID,
+    default_dtype::dtype_of,
+    encodings::chain_schema,
+    error::PlanError,
+    learn::first_unlearned,
+    lookup::Tables,
+    ops::kernel_op,
     path::chain_path,
+    udf::{chain_start, renumbered},
 };
 use crate::error::near_names;
 
@@ -32,7 +38,7 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
         }
     }
     let schema = Schema::new(fields);
-    Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(error, &schema))
+    Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(renumbered(error, plan), &schema))
 }
 
 /// Converts every output. An op that is not fitted is an error.
@@ -45,11 +51,12 @@ pub fn output_specs(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result
         for (part_index, part) in output.parts.iter().enumerate() {
             let path = chain_path(index, part_index);
             for column in &part.columns {
-                check_column(schema, column, &path)?;
-                let ops = part.ops.iter().enumerate();
+                let (column, first) = chain_start(part, column);
+                check_column(schema, &column, &path)?;
+                let ops = part.ops.iter().enumerate().skip(first);
                 let ops: Result<Vec<Op>, PlanError> =
                     ops.map(|(number, op)| kernel_op(op, &path, number, tables)).collect();
-                chains.push(Chain { column: column.clone(), ops: ops? });
+                chains.push(Chain { column, ops: ops? });
             }
         }
         if chains.is_empty() {

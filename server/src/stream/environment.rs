@@ -3,7 +3,7 @@
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
     budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
-    state::State,
+    state::State, udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -21,4 +21,6 @@ pub(super) struct Environment {
     pub cache: RowCache,
     /// Row groups that streams have open.
     pub sharing: Sharing,
+    /// Python functions.
+    pub udfs: Udfs,
 }

@@ -6,7 +6,7 @@ use forebay_proto::v1;
 
 use crate::{
     budget::BudgetError, catalog::CatalogError, cpu_pool::CpuError, engine::EngineError, expr::ExprError,
-    plan::PlanError, scan::ScanError, state::StateError,
+    plan::PlanError, scan::ScanError, state::StateError, udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.
@@ -136,6 +136,14 @@ pub enum StreamError {
     /// Work on the CPU pool ended without a result.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// A Python function of the plan has no result.
+    #[error("{place}: {source}")]
+    Udf {
+        /// The op, or the rows.
+        place: String,
+        /// The error.
+        source: UdfError,
+    },
     /// A computation that several requests share failed.
     #[error(transparent)]
     Shared(Arc<Self>),

@@ -20,6 +20,8 @@ use super::{
         cache::{Compiler, PinnedPlan, PlanCache},
         derivation::Derivation,
         expressions::{Expressions, RowSource},
+        functions::FunctionColumn,
+        passing::Passing,
         units,
     },
 };
@@ -38,6 +40,13 @@ pub struct Exchange {
     program: Arc<Program>,
     budget: Budget,
     batch_bytes_max: u64,
+}
+
+/// The passing rows of a batch.
+#[derive(Debug)]
+pub struct DerivedRows {
+    chunks: Vec<Passing>,
+    row_count: usize,
 }
 
 /// Exchanges that are compiled, by plan and schema.
@@ -127,11 +136,11 @@ impl Compiler for ExchangeCompiler {
 
 impl Exchange {
     fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
-        let PinnedPlan { plan_id, plan, tables, .. } = pinned;
+        let PinnedPlan { plan_id, plan, tables, functions, .. } = pinned;
         let plan = plan::without_folds(plan);
-        let expressions = Expressions::compile(&plan, schema, &tables, RowSource::Client)?;
+        let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Client)?;
         units::check(&plan, &expressions.schema)?;
-        let program = Arc::new(plan::compile(&plan, &expressions.schema, false, &tables)?);
+        let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
         let (budget, batch_bytes_max) = (environment.budget.clone(), environment.limits.batch_bytes_max);
@@ -178,6 +187,46 @@ impl Exchange {
         /// The received message, and its values.
         const COPIES: u64 = 2;
         Ok(self.budget.reserve(bytes.saturating_mul(COPIES))?)
+    }
+
+    /// Whether the plan calls functions: its batches then go through [`Self::derive`], [`Self::complete`] and
+    /// [`Self::finish`] instead of [`Self::compute`].
+    pub fn has_functions(&self) -> bool {
+        !self.derivation.functions.is_empty()
+    }
+
+    /// The passing rows of a batch, chunk by chunk: run it on the CPU pool.
+    pub fn derive(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
+        let (start, rows) = (Instant::now(), batch.num_rows());
+        let chunks = (0..rows).step_by(CHUNK_ROWS_MAX).map(|first| {
+            let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(rows - first));
+            self.derivation.apply(&chunk, first as u64)
+        });
+        let chunks = chunks.collect::<Result<_, _>>()?;
+        times.add_since(Stage::Transform, start);
+        Ok(DerivedRows { chunks, row_count: rows })
+    }
+
+    /// Adds the columns of functions.
+    pub async fn complete(&self, rows: DerivedRows, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
+        let mut complete = Vec::with_capacity(rows.chunks.len());
+        for passing in rows.chunks {
+            let functions = &self.derivation.functions;
+            complete.push(FunctionColumn::add_all(functions, passing, &self.budget, times, "the batch").await?);
+        }
+        Ok(DerivedRows { chunks: complete, ..rows })
+    }
+
+    /// Computes the outputs of complete rows: run it on the CPU pool.
+    pub fn finish(&self, rows: &DerivedRows, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
+        let start = Instant::now();
+        let mut builder = BatchBuilder::new(Arc::clone(&self.program), rows.row_count);
+        for passing in &rows.chunks {
+            builder.append(&passing.rows, 0..passing.rows.num_rows()).map_err(|error| passing.locate(error))?;
+        }
+        let finished = builder.finish()?;
+        times.add_since(Stage::Assemble, start);
+        Ok(finished)
     }
 
     /// Computes the outputs of the passing rows: run it on the CPU pool. Like a stream it works chunk by chunk, to keep

@@ -84,6 +84,8 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
         add_row_groups(&prepared.snapshot, &mut explained);
     }
     add_decoders(prepared, &mut explained);
+    let functions = prepared.compiled.rows.function_names();
+    explained.udfs = functions.map(|name| name.chars().take(NAME_CHARACTERS_MAX).collect()).collect();
     // Reads are proportional to the rows.
     let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
     if assume.rows > 0 {

@@ -42,7 +42,7 @@ pub use epoch::{
     task::{Ahead, Batch, BatchTask},
 };
 pub use error::StreamError;
-pub use exchange::Exchange;
+pub use exchange::{DerivedRows, Exchange};
 pub use fit::{FitSpec, FitTask};
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
@@ -59,6 +59,7 @@ use crate::{
     plan::{Limits, Request},
     scan::Sharing,
     state::State,
+    udf::Udfs,
 };
 use describe::Descriptions;
 use environment::Environment;
@@ -98,16 +99,18 @@ pub struct StreamParts {
     pub limits: Limits,
     /// Computes features.
     pub device: Device,
+    /// Python functions.
+    pub udfs: Udfs,
 }
 
 impl Streams {
     /// Streams over these parts of the server.
     pub fn new(parts: StreamParts) -> Self {
-        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device } = parts;
+        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs } = parts;
         let plans = PlanStore::new(state.clone());
         let sharing = Sharing::default();
         let environment =
-            Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing });
+            Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs });
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),

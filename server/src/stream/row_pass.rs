@@ -15,9 +15,14 @@ use super::{
     },
     error::StreamError,
     flights::Progress,
-    resolve::{count::rows_and_groups, deciding::NextRows, expressions::Expressions, rows::Rows},
+    resolve::{count::rows_and_groups, deciding::NextRows, expressions::Expressions, functions::place_of, rows::Rows},
 };
-use crate::{budget::Reservation, catalog::Snapshot, metrics::StageTimes, scan};
+use crate::{
+    budget::Reservation,
+    catalog::Snapshot,
+    metrics::StageTimes,
+    scan::{self, RowGroupReader},
+};
 
 /// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
 const CHUNKS_DECODED: u64 = 2;
@@ -67,19 +72,10 @@ pub(super) async fn run<Sink: RowSink>(
         let (index, mut reader) = opened?;
         let mut next_row = groups[index].rows.start;
         loop {
-            let chunk_rows = Arc::clone(&rows);
-            let step = move || {
-                let next = chunk_rows.next(&mut reader, next_row, &mut StageTimes::default()).transpose();
-                let computed = next.map(|next| -> Result<_, StreamError> {
-                    let NextRows { passing, stored } = next?;
-                    Ok((sink.compute(&passing.rows)?, stored))
-                });
-                (reader, sink, computed)
-            };
             let computed;
             (reader, sink, computed) =
-                decode(&environment.cpu, snapshot, &groups[index], rows.projection.schema(), step).await?;
-            let Some((values, row_count)) = computed.transpose()? else { break };
+                next_values(environment, snapshot, &rows, (index, next_row), reader, sink).await?;
+            let Some((values, row_count)) = computed else { break };
             if !sink.take(values).await {
                 return Ok(sink);
             }
@@ -88,6 +84,47 @@ pub(super) async fn run<Sink: RowSink>(
         }
     }
     Ok(sink)
+}
+
+/// What a sink computes from the next rows of a row group, and the number of stored ones; none at its end.
+type NextValues<Sink> = (RowGroupReader, Sink, Option<(<Sink as RowSink>::Values, u64)>);
+
+async fn next_values<Sink: RowSink>(
+    environment: &Environment,
+    snapshot: &Snapshot,
+    rows: &Arc<Rows>,
+    (index, next_row): (usize, u64),
+    mut reader: RowGroupReader,
+    mut sink: Sink,
+) -> Result<NextValues<Sink>, StreamError> {
+    let (cpu, group, columns) = (&environment.cpu, &snapshot.row_groups()[index], rows.projection.schema());
+    let chunk_rows = Arc::clone(rows);
+    if !rows.has_functions() {
+        let step = move || {
+            let next = chunk_rows.next(&mut reader, next_row, &mut StageTimes::default()).transpose();
+            let computed = next.map(|next| -> Result<_, StreamError> {
+                let NextRows { passing, stored } = next?;
+                Ok((sink.compute(&passing.rows)?, stored))
+            });
+            (reader, sink, computed)
+        };
+        let (reader, sink, computed) = decode(cpu, snapshot, group, columns, step).await?;
+        return Ok((reader, sink, computed.transpose()?));
+    }
+    let step = move || {
+        let next = chunk_rows.next(&mut reader, next_row, &mut StageTimes::default());
+        (reader, next)
+    };
+    let (reader, next) = decode(cpu, snapshot, group, columns, step).await?;
+    let Some(NextRows { passing, stored }) = next? else { return Ok((reader, sink, None)) };
+    let (mut times, place) = (StageTimes::default(), place_of(snapshot, group));
+    let passing = rows.with_functions(passing, &environment.budget, &mut times, &place).await?;
+    let compute = move || {
+        let values = sink.compute(&passing.rows);
+        (sink, values)
+    };
+    let (sink, values) = cpu.run(compute).await?;
+    Ok((reader, sink, Some((values?, stored))))
 }
 
 /// Reserves the memory of a pass: compressed row groups in flight, the decoders of one, and decoded chunks.

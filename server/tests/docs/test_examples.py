@@ -33,11 +33,14 @@ EXECUTED = {
     "random-access-plain",
     "secure-plain",
     "secure-torch",
+    "udf-functions",
+    "udf-plan",
 }
 
 
 def test_every_example_is_executed() -> None:
-    # The secured ones are executed by test_security_settings.py, plain and torch by test_readmes.py.
+    # Others execute the secured ones (test_security_settings.py), plain and torch (test_readmes.py), and those of
+    # functions (test_udf_examples.py).
     assert set(examples()) == EXECUTED
 
 

@@ -135,7 +135,7 @@ def test_every_call_is_one_line_with_its_facts_as_numbers(start: Start):
         bytes_sent = fields.pop("bytes")
         assert isinstance(bytes_sent, int)
         assert bytes_sent > 0, name
-        names = ("fetch", "queue", "decode", "transform", "assemble")
+        names = ("fetch", "queue", "decode", "transform", "udf", "assemble")
         stages = [fields.pop(f"{stage}_seconds", None) for stage in names]
         assert all(isinstance(seconds, float) for seconds in stages) == (name in ("stream", "table")), stages
         fields.pop("send_wait_seconds", None)

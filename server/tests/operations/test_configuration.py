@@ -63,6 +63,8 @@ OPTIONS = [
     "scratch-dir",
     "cache-dir",
     "cache-dir-bytes",
+    "udf",
+    "udf-timeout-seconds",
 ]
 
 

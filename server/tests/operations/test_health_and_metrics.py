@@ -120,7 +120,7 @@ def test_every_metric_is_exposed_from_the_start(daemon: Daemon):
         suffix = "_count" if TYPES[name] == "histogram" else ""
         assert now.labels(name + suffix), f"{name} has no sample before the first stream"
     stages = {labels["stage"] for labels in now.labels("forebay_stage_seconds_total")}
-    assert stages == {"fetch", "queue", "decode", "transform", "assemble", "send_wait"}
+    assert stages == {"fetch", "queue", "decode", "transform", "udf", "assemble", "send_wait"}
     statuses = {labels["status"] for labels in now.labels("forebay_streams_total")}
     assert statuses == {"complete", "cancelled", "failed"}
     assert all(set(labels) == {"operation", "status"} for labels in now.labels("forebay_storage_requests_total"))

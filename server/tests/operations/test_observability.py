@@ -80,7 +80,9 @@ def test_stream_end_is_logged_with_the_request_id(start: Start):
     (ended,) = poll(lambda: ends_of(daemon, "job-7.a"))
     assert (ended["code"], ended["rows"], ended["batches"]) == ("OK", ROWS, ROWS // 1000)
     assert ended["bytes"] > 4 * ROWS
-    stages = [ended[f"{stage}_seconds"] for stage in ("fetch", "queue", "decode", "transform", "assemble", "send_wait")]
+    stages = [
+        ended[f"{stage}_seconds"] for stage in ("fetch", "queue", "decode", "transform", "udf", "assemble", "send_wait")
+    ]
     assert min(stages) >= 0
     assert 0 < ended["decode_seconds"] < ended["seconds"] + 1
     assert len([line for line in log_lines(daemon) if line.get("span", {}).get("request") == "job-7.a"]) == 1

@@ -47,6 +47,7 @@ from .fitted import FittedPlan
 from .groups import Group
 from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
 from .joins import Join, join
+from .map_batches import MappedBatches, map_batches
 from .mixture import Mixture, MixtureSource, mix
 from .options import StreamOptions
 from .outputs import Output, label, output
@@ -95,6 +96,7 @@ __all__ = [
     "InvalidRequest",
     "Join",
     "LibraryColumn",
+    "MappedBatches",
     "Mixture",
     "MixtureSource",
     "NotFitted",
@@ -134,6 +136,7 @@ __all__ = [
     "join",
     "label",
     "local",
+    "map_batches",
     "mix",
     "output",
 ]

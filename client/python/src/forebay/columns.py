@@ -340,6 +340,19 @@ class Columns:
             raise ValueError("lookup: columns is empty; pass one or more columns of the table")
         return self._then(_ops.Lookup(column_name("lookup: table", table), column_name("lookup: key", key), names))
 
+    def udf(self, function: str, *columns: str) -> Columns:
+        """Replace the value by the result of a Python function of the server, of this column and further `columns`.
+
+        The operator of the server has named it (``--udf``). It must be the first op; the following ones read its
+        result.
+        """
+        if self.ops:
+            raise ValueError(
+                f"udf must be the first op: a function reads columns, not the result of {self.ops[-1].name}"
+            )
+        names = tuple(column_name("udf: a column's name", name) for name in columns)
+        return self._then(_ops.Udf(column_name("udf: function", function), names))
+
     def one_hot(self, size: int | None = None) -> Columns:
         """Convert index i to columns with a 1 in column i: `size` columns, or one per index of the previous op."""
         return self._then(_ops.OneHot(self._size("one_hot", size)))
@@ -350,9 +363,9 @@ class Columns:
 
     def as_stored(self) -> Columns:
         """Pass one column through unchanged, of any type, including nulls."""
-        if len(self.names) != 1 or self.ops:
-            raise ValueError("as_stored requires a single column and no other op")
-        return Columns(self.names, (), stored=True)
+        if len(self.names) != 1 or any(not isinstance(op, _ops.Udf) for op in self.ops):
+            raise ValueError("as_stored requires a single column and no op other than udf")
+        return Columns(self.names, self.ops, stored=True)
 
     def to_dict(self) -> Json:
         """Return the part as JSON of the server."""

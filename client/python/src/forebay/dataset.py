@@ -298,8 +298,10 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         ``longest_wait_seconds``, the longest for any other batch; ``boundary_wait_seconds``, the longest for the first
         batch of an epoch that follows another, including the time to open it; the server's
         ``fetch_seconds``, ``queue_seconds`` (waiting for a CPU thread), ``decode_seconds``, ``transform_seconds``,
-        ``assemble_seconds`` and ``send_wait_seconds``;
-        ``bound_by``: "trainer", "wire", "storage" or "CPU", and ``because``, the figures that determine it;
+        ``udf_seconds`` (waiting for Python functions), ``assemble_seconds`` and
+        ``send_wait_seconds``;
+        ``bound_by``: "trainer", "wire", "storage", "functions" or "CPU", and ``because``, the figures that determine
+        it;
         ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine), "native" (the
         package's native module) or "flight".
         """

@@ -132,6 +132,8 @@ class Explain:
     """Mean rows of a row group of the dataset; 0 for a mixture."""
     recommended_row_group_rows: int = 0
     """Rows of a row group that ``forebay convert`` would write."""
+    udfs: tuple[str, ...] = ()
+    """Python functions that each row goes through, such as ``words(text)``."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -155,6 +157,8 @@ class Explain:
             )
         if self.columns:
             lines.append(f"decoding       {self._decoding()}")
+        if self.udfs:
+            lines.append(f"functions      {', '.join(self.udfs)}")
         lines += [
             f"source         {source.dataset}: {100 * source.share:.4g} %, {source.epoch_rows:,} of {source.rows:,} "
             f"rows, {source.epochs:.4g} epochs{' (repeats)' if source.repeat else ''}"
@@ -210,7 +214,7 @@ def read_explain(answers: Sequence[Json]) -> Explain:
     if found := cast("Json | None", fields.get("cache")):
         sizes = (int(found.get(name) or 0) for name in ("limit_bytes", "needed_bytes", "cached_bytes"))
         cache = CacheExplain(*sizes, reason=str(found.get("reason") or ""), pages=bool(found.get("pages")))
-    known = {*read, "ranks", "library_columns", "cache", "sources"}
+    known = {*read, "ranks", "library_columns", "cache", "sources", "udfs"}
     read |= {name: int(fields.get(name) or 0) for name in Explain.__dataclass_fields__ if name not in known}
     return Explain(
         **read,
@@ -218,6 +222,7 @@ def read_explain(answers: Sequence[Json]) -> Explain:
         cache=cache,
         ranks=tuple(ranks),
         sources=read_sources(fields),
+        udfs=tuple(str(name) for name in cast("list[object]", fields.get("udfs") or [])),
     )
 
 

@@ -35,6 +35,7 @@ from .number_ops import (
     Standardize,
 )
 from .op import Json, Op
+from .udf_op import Udf
 
 __all__ = [
     "STATS",
@@ -66,6 +67,7 @@ __all__ = [
     "Sqrt",
     "Standardize",
     "TargetMean",
+    "Udf",
     "Values",
     "Vocab",
 ]

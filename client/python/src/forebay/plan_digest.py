@@ -67,6 +67,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "count_encode": (25, "?CountEncode"),
         "target_mean": (26, "?TargetMean"),
         "bytes": (27, "?Bytes"),
+        "udf": (28, "?Udf"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -134,6 +135,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     },
     "PositiveMod": {"modulus": (1, "int64")},
     "Bytes": {"n": (1, "uint32")},
+    "Udf": {"name": (1, "string"), "columns": (2, "*string"), "digest": (3, "string")},
     "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
     "TargetMean": {
         "label": (1, "string"),

@@ -241,6 +241,12 @@ def _map_id(where: str, body: object) -> Op:
     return ops.MapId(ids or unsigned, values, None if "default" not in fields else _whole(where, fields["default"]))
 
 
+def _udf(where: str, body: object) -> Op:
+    fields = _set(where, body, "name", "columns", "digest")
+    function, digest = (_text(f"{where}.{name}", fields.get(name, "")) for name in ("name", "digest"))
+    return ops.Udf(function, _texts(f"{where}.columns", fields.get("columns")), digest)
+
+
 def _positive_mod(where: str, body: object) -> Op:
     return ops.PositiveMod(_wholes(where, _set(where, body, "modulus"), "modulus")[0])
 
@@ -296,6 +302,7 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "sigrid_hash": _sigrid_hash,
     "map_id": _map_id,
     "positive_mod": _positive_mod,
+    "udf": _udf,
     "count_encode": _count_encode,
     "target_mean": _target_mean,
 }

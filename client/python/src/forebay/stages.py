@@ -33,6 +33,8 @@ class StageSeconds:
     """Ops and row-major matrices."""
     send_wait: float = 0.0
     """Waiting for the client to take a batch."""
+    udf: float = 0.0
+    """Waiting for Python functions."""
 
     @classmethod
     def of(cls, fields: Json | None) -> StageSeconds:
@@ -48,6 +50,7 @@ class StageSeconds:
             self.transform + other.transform,
             self.assemble + other.assemble,
             self.send_wait + other.send_wait,
+            self.udf + other.udf,
         )
 
     @property
@@ -57,7 +60,7 @@ class StageSeconds:
 
 
 def bound_by(stages: StageSeconds, *, loop_seconds: float, wait_seconds: float, lanes: int = 1) -> tuple[str, str]:
-    """Return the bottleneck of a loop (trainer, wire, storage or CPU) and the figures that determine it.
+    """Return the bottleneck of a loop (trainer, wire, storage, functions or CPU) and the figures that determine it.
 
     `loop_seconds` and `wait_seconds` start after the first batch, whose wait is that of the start; `lanes` is the
     number of lanes that wait concurrently for this rank. Returns two empty texts if nothing was measured.
@@ -70,11 +73,13 @@ def bound_by(stages: StageSeconds, *, loop_seconds: float, wait_seconds: float, 
     prefix = f"the loop waited for data for {waited:.0%} of its {loop_seconds:.2f} s; meanwhile the server"
     # Lanes, or decoding in file order, wait for CPU threads while the batches before are computed and encoded.
     fetch, queue = stages.fetch / max(1, lanes), stages.queue / (max(1, lanes) + 1)
-    cpu = queue + stages.compute
+    cpu, udf = queue + stages.compute, stages.udf / max(1, lanes)
     if stages.send_wait > SENDING_SHARE * loop_seconds:
         return "wire", f"{prefix} waited {stages.send_wait:.2f} s for the client to take batches"
-    if fetch + cpu < (1 - SENDING_SHARE) * wait_seconds:
-        return "wire", f"{prefix} prepared batches for {fetch + cpu:.2f} s only"
+    if fetch + udf + cpu < (1 - SENDING_SHARE) * wait_seconds:
+        return "wire", f"{prefix} prepared batches for {fetch + udf + cpu:.2f} s only"
     per_lane = f" per lane, of {lanes}" if lanes > 1 else ""
     waits = f"waited {fetch:.2f} s for storage{per_lane}, and {queue:.2f} s for a CPU thread"
+    if udf > max(fetch, cpu):
+        return "functions", f"{prefix} waited {udf:.2f} s for Python functions{per_lane}, and computed for {cpu:.2f} s"
     return ("storage" if fetch > cpu else "CPU"), f"{prefix} {waits}, and computed for {stages.compute:.2f} s"

@@ -19,11 +19,12 @@ const ALARM_SHARE: f64 = 0.9;
 pub(super) const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 /// Letter, name and colour of each stage, in order. The letters work without colours.
-const STAGES: [(char, &str, Color); 6] = [
+const STAGES: [(char, &str, Color); 7] = [
     ('f', "fetch", Color::Blue),
     ('q', "queue", Color::Red),
     ('d', "decode", Color::Cyan),
     ('t', "transform", Color::Green),
+    ('u', "udf", Color::LightGreen),
     ('a', "assemble", Color::Yellow),
     ('w', "send wait", Color::Magenta),
 ];
@@ -91,12 +92,12 @@ mod tests {
     #[test]
     fn letters_are_proportional_to_times() {
         let bar = |times: [f64; STAGES.len()]| {
-            let [fetch, queue, decode, transform, assemble, send_wait] = times.map(Some);
-            stages(&Stages { fetch, queue, decode, transform, assemble, send_wait }).to_string()
+            let [fetch, queue, decode, transform, udf, assemble, send_wait] = times.map(Some);
+            stages(&Stages { fetch, queue, decode, transform, udf, assemble, send_wait }).to_string()
         };
-        assert_eq!(bar([1.0, 0.0, 1.0, 0.0, 0.0, 3.0]), "ffddwwwwww");
-        assert_eq!(bar([0.0, 0.0, 0.0, 0.0, 0.0, 0.001]), "wwwwwwwwww");
-        assert_eq!(bar([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]).len(), 10);
+        assert_eq!(bar([1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 3.0]), "ffddwwwwww");
+        assert_eq!(bar([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.001]), "wwwwwwwwww");
+        assert_eq!(bar([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]).len(), 10);
         assert_eq!(bar([0.0; STAGES.len()]), "");
         assert_eq!(stages(&Stages::default()).to_string(), "–");
     }

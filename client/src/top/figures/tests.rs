@@ -36,8 +36,8 @@ fn rates_are_per_second() {
         )
     };
     let found = server(
-        &counters(100, 10, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0], &more(10.0, 0)),
-        &counters(300, 14, [2.0, 0.5, 4.0, 0.0, 0.0, 0.0], &more(12.0, 4)),
+        &counters(100, 10, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &more(10.0, 0)),
+        &counters(300, 14, [2.0, 0.5, 4.0, 0.0, 0.0, 0.0, 0.0], &more(12.0, 4)),
     );
     assert_eq!((found.rows_per_second, found.bytes_per_second), (Some(100.0), Some(800.0)));
     assert_eq!((found.batches_per_second, found.stages.decode), (Some(2.0), Some(1.5)));
@@ -78,15 +78,15 @@ fn names_the_bottleneck() {
     let bound = |batches: u64, stages: [f64; STAGES.len()]| {
         server(&counters(0, 0, [0.0; STAGES.len()], ""), &counters(1, batches, stages, "")).bound_by
     };
-    assert_eq!(bound(1, [0.5, 0.0, 3.0, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
-    assert_eq!(bound(1, [3.0, 0.0, 0.5, 0.1, 0.1, 0.1]), Some(Limit::Storage));
+    assert_eq!(bound(1, [0.5, 0.0, 3.0, 0.1, 0.0, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [3.0, 0.0, 0.5, 0.1, 0.0, 0.1, 0.1]), Some(Limit::Storage));
     // Many concurrent lanes.
-    assert_eq!(bound(1, [30.0, 0.0, 4.5, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
-    assert_eq!(bound(1, [1.0, 0.0, 0.5, 0.1, 0.1, 3.0]), Some(Limit::TrainerOrWire));
-    assert_eq!(bound(1, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1]), Some(Limit::TrainerOrWire));
+    assert_eq!(bound(1, [30.0, 0.0, 4.5, 0.1, 0.0, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [1.0, 0.0, 0.5, 0.1, 0.0, 0.1, 3.0]), Some(Limit::TrainerOrWire));
+    assert_eq!(bound(1, [0.1, 0.1, 0.1, 0.1, 0.0, 0.1, 0.1]), Some(Limit::TrainerOrWire));
     // Streams that wait for CPU threads, in many lanes.
-    assert_eq!(bound(1, [0.1, 4.0, 0.1, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
-    assert_eq!(bound(1, [2.0, 30.0, 0.1, 0.1, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [0.1, 4.0, 0.1, 0.1, 0.0, 0.1, 0.1]), Some(Limit::Cpu));
+    assert_eq!(bound(1, [2.0, 30.0, 0.1, 0.1, 0.0, 0.1, 0.1]), Some(Limit::Cpu));
     // Nothing was sent, so stage times are not recorded yet.
     assert_eq!(bound(0, [0.0; STAGES.len()]), None);
 }

@@ -25,6 +25,7 @@ use forebay_server::{
     shutdown::Shutdown,
     state::State,
     stream::{Device, StreamParts, Streams},
+    udf::Udfs,
 };
 use futures::FutureExt;
 use hyper::{
@@ -186,7 +187,8 @@ impl Replica {
         let budget = Budget::new(MEMORY_BYTES);
         let engine = Engine::new(MEMORY_BYTES as usize, &budget, &state)?;
         let (cpu, cache) = (cpu.clone(), RowCache::new(CACHE_BYTES));
-        let parts = StreamParts { catalog, engine, cpu, budget, cache, state, limits, device: Device::Cpu };
+        let (device, udfs) = (Device::Cpu, Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()));
+        let parts = StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs };
         Ok(Arc::new(Streams::new(parts)))
     }
 

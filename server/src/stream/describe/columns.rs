@@ -11,7 +11,10 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::expressions::{Expressions, RowSource},
+        resolve::{
+            expressions::{Expressions, RowSource},
+            functions::PlanFunctions,
+        },
     },
 };
 
@@ -49,8 +52,9 @@ impl DescribedColumns {
                 return Err(PlanError::field("columns", reason).into());
             }
             let plan = v1::Plan { filter: request.filter.clone(), ..v1::Plan::default() };
-            let expressions =
-                Expressions::compile(&plan, schema, &Tables::default(), RowSource::Snapshot { sample: None })?;
+            let (tables, functions) = (Tables::default(), PlanFunctions::default());
+            let source = RowSource::Snapshot { sample: None };
+            let expressions = Expressions::compile(&plan, schema, (&tables, &functions), source)?;
             Ok(Self { snapshot, indices, filter: request.filter, expressions: Arc::new(expressions) })
         });
         checked.await?

@@ -12,7 +12,7 @@ use forebay_order::Piece;
 
 use super::run::{NextChunk, RunRows};
 use crate::{
-    cache::{CachedGroup, GroupChunks, PlanRows},
+    cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows},
     metrics::{self, Stage, StageTimes},
     scan::{self, RowGroupReader, SharedBytes},
     stream::{
@@ -40,6 +40,10 @@ pub(super) struct CachedReader {
     /// The row group's bytes, which survive a change of the reader.
     bytes: Arc<SharedBytes>,
     workspace: Workspace,
+    /// The next chunk, claimed and derived, without the columns of functions.
+    incomplete: Option<(ChunkClaim, Passing)>,
+    /// The same with them.
+    complete: Option<(ChunkClaim, Passing)>,
     fetch_time: Duration,
     /// Keeps the rows from being evicted. Last, so that the row group is released before.
     _plan: Arc<PlanRows>,
@@ -72,6 +76,8 @@ impl CachedReader {
             reader: None,
             bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection, None),
             workspace: Workspace::default(),
+            incomplete: None,
+            complete: None,
             fetch_time: Duration::ZERO,
             _plan: Arc::clone(plan),
         };
@@ -121,6 +127,10 @@ impl CachedReader {
         if self.group.is_on_disk(self.chunk) {
             return Ok(NextChunk::Blocked);
         }
+        if let Some((claim, passing)) = self.complete.take() {
+            self.chunk += 1;
+            return Ok(NextChunk::Rows(self.finish(claim, passing, times)));
+        }
         let Some((reader, _)) = self.reader.as_mut().filter(|(_, next)| *next == self.chunk) else {
             return Ok(NextChunk::Blocked);
         };
@@ -133,24 +143,47 @@ impl CachedReader {
             return Err(self.prepared.miscounted());
         }
         let passing = next.passing.rows.num_rows() as u64;
-        self.chunk += 1;
+        let is_skipped = *seen + passing <= skip;
         self.reader.as_mut().into_iter().for_each(|(_, next)| *next += 1);
-        if *seen + passing <= skip {
+        if self.prepared.compiled.rows.has_functions() && !is_skipped {
+            self.incomplete = Some((claim, next.passing));
+            return Ok(NextChunk::Blocked);
+        }
+        self.chunk += 1;
+        if is_skipped {
             claim.count(passing);
             return Ok(NextChunk::Rows(RunRows::Stored(next.passing)));
         }
+        Ok(NextChunk::Rows(self.finish(claim, next.passing, times)))
+    }
+
+    /// Computes a chunk and keeps its finished rows.
+    fn finish(&mut self, claim: ChunkClaim, passing: Passing, times: &mut StageTimes) -> RunRows {
         metrics::cache_chunks(false, 1);
         let start = Instant::now();
-        let finished = self.compute(&next.passing);
+        let finished = self.compute(&passing);
         times.add_since(Stage::Assemble, start);
         // A row that no output can hold fails only the streams that read it: they compute it, and report it.
-        let Some(finished) = finished else { return Ok(NextChunk::Rows(RunRows::Stored(next.passing))) };
+        let Some(finished) = finished else { return RunRows::Stored(passing) };
         claim.finish(finished.clone());
-        Ok(NextChunk::Rows(RunRows::Finished(finished)))
+        RunRows::Finished(finished)
     }
 
     /// Waits until the next chunk is finished or read from disk, or this reader can compute it.
-    pub(super) async fn prepare(&mut self) -> Result<(), StreamError> {
+    pub(super) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
+        if let Some((claim, passing)) = self.incomplete.take() {
+            let budget = &self.environment.budget;
+            let passing = self.prepared.with_functions(passing, self.row_group, budget, times).await?;
+            self.complete = Some((claim, passing));
+            return Ok(());
+        }
+        let start = Instant::now();
+        let ready = self.wait().await;
+        times.add_since(Stage::Queue, start);
+        ready
+    }
+
+    async fn wait(&mut self) -> Result<(), StreamError> {
         self.group.unclaimed(self.chunk).await;
         if self.finished().is_none() && self.group.is_on_disk(self.chunk) {
             self.loaded = self.group.load(self.chunk).await.map(|rows| (self.chunk, rows));

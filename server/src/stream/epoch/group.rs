@@ -18,6 +18,7 @@ use crate::{
         error::StreamError,
         resolve::{
             finished::{CacheLevel, file_state},
+            passing::Passing,
             prepared::Prepared,
             rows::Rows,
         },
@@ -52,7 +53,7 @@ pub(crate) struct OpenGroup {
 
 /// The source of the rows.
 enum GroupSource {
-    Stored(StoredReader),
+    Stored(Box<StoredReader>),
     Cached(Box<CachedReader>),
 }
 
@@ -63,6 +64,12 @@ struct StoredReader {
     next_row: u64,
     /// Whether the cache is on, but has no room for the row group.
     is_miss: bool,
+    /// Rows that lack the columns of functions.
+    incomplete: Option<Passing>,
+    /// Rows to which they were added.
+    complete: Option<Passing>,
+    /// What adds them.
+    opener: GroupOpener,
 }
 
 // === impl GroupOpener ===
@@ -108,8 +115,16 @@ impl GroupOpener {
             chunks.map(|chunks| RowGroupChunks::new(chunks, piece.row_group, file_state(snapshot, piece.row_group)));
         let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection, chunks);
         let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
-        let stored = StoredReader { reader, next_row: group.rows.start + unread, is_miss: self.cached.is_some() };
-        Ok(OpenGroup { index: piece.row_group, source: GroupSource::Stored(stored), seen: unread, end, pending: None })
+        let stored = StoredReader {
+            reader,
+            next_row: group.rows.start + unread,
+            is_miss: self.cached.is_some(),
+            incomplete: None,
+            complete: None,
+            opener: self.clone(),
+        };
+        let source = GroupSource::Stored(Box::new(stored));
+        Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, pending: None })
     }
 }
 
@@ -186,11 +201,11 @@ impl OpenGroup {
     }
 
     /// Waits until [`Self::next_run`] is not blocked: until no other reader computes the next chunk, and if this one has
-    /// to, until the bytes are fetched.
-    pub(crate) async fn prepare(&mut self) -> Result<(), StreamError> {
+    /// to, until the bytes are fetched and the functions have returned.
+    pub(crate) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
         match &mut self.source {
-            GroupSource::Stored(_) => Ok(()),
-            GroupSource::Cached(cached) => cached.prepare().await,
+            GroupSource::Stored(stored) => stored.complete(self.index, times).await,
+            GroupSource::Cached(cached) => cached.prepare(times).await,
         }
     }
 
@@ -204,11 +219,35 @@ impl OpenGroup {
             GroupSource::Stored(stored) => stored,
             GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
         };
+        if let Some(complete) = stored.complete.take() {
+            return Ok(NextChunk::Rows(RunRows::Stored(complete)));
+        }
+        if stored.incomplete.is_some() {
+            return Ok(NextChunk::Blocked);
+        }
         let Some(next) = rows.next(&mut stored.reader, stored.next_row, times)? else { return Ok(NextChunk::End) };
         stored.next_row += next.stored;
-        if stored.is_miss && self.seen + next.passing.rows.num_rows() as u64 > piece.skip {
+        let is_skipped = self.seen + next.passing.rows.num_rows() as u64 <= piece.skip;
+        if stored.is_miss && !is_skipped {
             metrics::cache_chunks(false, 1);
         }
+        if rows.has_functions() && !is_skipped {
+            stored.incomplete = Some(next.passing);
+            return Ok(NextChunk::Blocked);
+        }
         Ok(NextChunk::Rows(RunRows::Stored(next.passing)))
+    }
+}
+
+// === impl StoredReader ===
+
+impl StoredReader {
+    /// Adds the columns of functions to the rows that lack them.
+    async fn complete(&mut self, row_group: usize, times: &mut StageTimes) -> Result<(), StreamError> {
+        if let Some(passing) = self.incomplete.take() {
+            let GroupOpener { environment, prepared, .. } = &self.opener;
+            self.complete = Some(prepared.with_functions(passing, row_group, &environment.budget, times).await?);
+        }
+        Ok(())
     }
 }

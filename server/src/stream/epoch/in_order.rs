@@ -108,9 +108,7 @@ async fn decode_runs(
             let run = match run? {
                 NextRun::Run(run) => run,
                 NextRun::Blocked => {
-                    let start = Instant::now();
-                    group.prepare().await?;
-                    times.add_since(Stage::Queue, start);
+                    group.prepare(&mut times).await?;
                     continue;
                 }
                 NextRun::End => return Err(prepared.miscounted()),

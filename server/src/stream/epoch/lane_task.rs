@@ -139,9 +139,7 @@ impl LaneTask {
                 let (count, is_blocked) = scattered?;
                 done += count;
                 if is_blocked {
-                    let start = Instant::now();
-                    group.prepare().await?;
-                    self.times.add_since(Stage::Queue, start);
+                    group.prepare(&mut self.times).await?;
                 } else if !group.is_past(&piece) {
                     return Err(prepared.miscounted());
                 }

@@ -56,7 +56,7 @@ pub(crate) fn checked_prefix(question: &Question, schema: &Schema) -> Result<Pre
         );
     }
     let prefix = Prefix::compile(&question.column, &question.prefix, schema)
-        .map_err(|error| PlanError::of_chain(question.chain_path(), error, schema))?;
+        .map_err(|error| PlanError::of_chain(question.chain_path(), question.renumbered(error), schema))?;
     let is_counted = question.statistic.is_counted();
     // Counting distinguishes decimals by all their digits; arithmetic uses float64.
     let prefix = if is_counted { prefix.with_exact_decimals() } else { prefix };

@@ -25,6 +25,7 @@ use crate::{
         resolve::{
             derivation::Derivation,
             expressions::{Expressions, RowSource},
+            functions::with_functions,
             lookup::with_tables,
             units,
         },
@@ -65,7 +66,7 @@ pub(super) async fn learn(
             break;
         }
         truncate_to_one_pass(&mut questions, &environment.engine);
-        let schema = plan::chain_schema(&plan, &expressions.schema)?;
+        let schema = plan::chain_schema(&plan, &expressions.chain_schema)?;
         let pass = Pass::new(&environment.engine, &schema, &questions)?;
         let columns = pass.columns().map(str::to_owned).collect();
         let span = tracing::info_span!(target: PARTS, "pass", number = progress.passes_begun() as i64 + 1);
@@ -93,10 +94,12 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
     let PinnedFit { snapshot, plan, sample, sent } = fit;
     let (plan, tables) = with_tables(environment, plan).await.map_err(|error| error.in_original(&sent))?;
     let stored = Arc::clone(snapshot.wide_schema());
+    let (plan, functions) = with_functions(environment, plan).await.map_err(|error| error.in_original(&sent))?;
     let checked = environment.cpu.run(move || {
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
+        let source = RowSource::Snapshot { sample };
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
         units::check(&plan, &expressions.schema)?;
-        dry_run::dry_run(&plan, &expressions.schema, &tables).map_err(|error| error.in_original(&sent))?;
+        dry_run::dry_run(&plan, &expressions.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
         Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })
     });
     checked.await?
@@ -113,7 +116,7 @@ async fn store(
     let compiled = environment.cpu.run(move || {
         let CheckedPlan { plan, tables, expressions } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
-        let program = plan::compile(&plan, &expressions.schema, false, &tables)?;
+        let program = plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let read = Derivation::new(of.wide_schema(), &expressions, columns, false)?.input;
         let (encoded, types) = (PlanStore::encode(&plan)?, FittedTypes::of(&read));

@@ -23,6 +23,7 @@ use super::{
     error::StreamError,
     flights::{Flights, Progress},
     resolve::{
+        functions::pin_functions,
         lookup::pin_tables,
         narrowing::{file_filter, with_files},
     },
@@ -110,6 +111,7 @@ impl Fits {
         }
         let mut plan = plan::canonical(&sent);
         pin_tables(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
+        pin_functions(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
         let fit = PinnedFit { snapshot, plan, sample, sent };
         // Digesting a plan with a large vocabulary is work.
         let (fit, key) = self.environment.cpu.run(move || (kept::key(&fit), fit)).await.map(|(key, fit)| (fit, key))?;

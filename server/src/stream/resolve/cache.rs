@@ -10,7 +10,15 @@ use forebay_proto::v1;
 use crate::{
     metrics::{self, Cache},
     plan::{self, Source, Tables},
-    stream::{environment::Environment, error::StreamError, plan_store::CanonicalPlan, resolve::lookup::with_tables},
+    stream::{
+        environment::Environment,
+        error::StreamError,
+        plan_store::CanonicalPlan,
+        resolve::{
+            functions::{PlanFunctions, with_functions},
+            lookup::with_tables,
+        },
+    },
 };
 
 /// Compiled plans that a cache keeps.
@@ -24,11 +32,12 @@ pub(crate) struct PlanCache<K, T> {
     metric: Option<Cache>,
 }
 
-/// A plan with its tables pinned and read, ready to be compiled.
+/// A plan with its tables pinned and read and its functions pinned, ready to be compiled.
 pub(crate) struct PinnedPlan {
     pub plan_id: String,
     pub plan: v1::Plan,
     pub tables: Tables,
+    pub functions: PlanFunctions,
     /// Whether pinning changed the plan, and with it the id.
     pub is_changed: bool,
 }
@@ -99,10 +108,11 @@ where
         }
         self.record(false);
         let (plan, tables) = Box::pin(with_tables(environment, plan)).await.map_err(|error| sent.locate(error))?;
-        let (plan_id, plan) = if tables.is_empty() {
+        let (plan, functions) = with_functions(environment, plan).await.map_err(|error| sent.locate(error))?;
+        let (plan_id, plan) = if tables.is_empty() && functions.is_empty() {
             (sent_id.clone(), plan)
         } else {
-            // Digesting a large plan is work, and only pinned tables change it.
+            // Digesting a large plan is work, and only pinned tables and functions change it.
             environment.cpu.run(move || (plan::plan_id(&plan), plan)).await?
         };
         let key = compiler.key(&plan_id);
@@ -111,7 +121,7 @@ where
         }
         let outdated = self.find(&key);
         let stored = compiler.read(environment, &plan_id).await?;
-        let pinned = PinnedPlan { is_changed: plan_id != sent_id, plan_id, plan, tables };
+        let pinned = PinnedPlan { is_changed: plan_id != sent_id, plan_id, plan, tables, functions };
         let (cache, shared, compiler) = (Arc::clone(self), Arc::clone(environment), Arc::new(compiler));
         let compile = {
             let compiler = Arc::clone(&compiler);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use forebay_kernels::Program;
 use forebay_proto::v1;
@@ -94,11 +94,12 @@ impl Compiled {
     ) -> Result<(Self, Option<PlanToStore>), StreamError> {
         let CompiledKey { with_row_ids, sample, grouping, .. } = of;
         let (with_row_ids, sample) = (*with_row_ids, *sample);
-        let PinnedPlan { plan_id, plan, tables, is_changed } = pinned;
+        let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, &tables, RowSource::Snapshot { sample })?);
+        let source = RowSource::Snapshot { sample };
+        let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
         units::check(&plan, &expressions.schema)?;
-        let program = Arc::new(plan::compile(&plan, &expressions.schema, with_row_ids, &tables)?);
+        let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, with_row_ids, &tables)?);
         let group =
             grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
@@ -115,9 +116,9 @@ impl Compiled {
         let compiled = Self {
             plan_id,
             filter: plan.filter.clone(),
-            expressions,
             rows,
-            stored_row_bytes: stored_row_bytes(snapshot, &program),
+            stored_row_bytes: stored_row_bytes(snapshot, &program, &expressions.chain_schema),
+            expressions,
             program,
             executable,
             pinned: is_changed.then(|| Arc::new(plan)),
@@ -195,14 +196,21 @@ fn group_column(
     Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
 }
 
-/// Uncompressed bytes of the AS_STORED columns in a row of the files; derived columns are estimated.
-fn stored_row_bytes(snapshot: &Snapshot, program: &Program) -> u64 {
+/// Uncompressed bytes of the AS_STORED columns in a row of the files; other columns are estimated by their type.
+fn stored_row_bytes(snapshot: &Snapshot, program: &Program, schema: &Schema) -> u64 {
     const DERIVED_BYTES: u64 = 16;
+    let estimated = |column: &str| match schema.field_with_name(column).map(Field::data_type) {
+        Ok(DataType::FixedSizeList(item, width)) => {
+            let item_bytes = item.data_type().primitive_width().map_or(DERIVED_BYTES, |width| width as u64);
+            item_bytes.saturating_mul(u64::try_from(*width).unwrap_or(0))
+        }
+        _ => DERIVED_BYTES,
+    };
     let (mut indices, mut derived) = (Vec::new(), 0);
     for column in program.stored_columns() {
         match snapshot.wide_schema().index_of(column) {
             Ok(index) => indices.push(index),
-            Err(_) => derived += DERIVED_BYTES,
+            Err(_) => derived += estimated(column),
         }
     }
     indices.sort_unstable();

@@ -11,6 +11,7 @@ use arrow::{
 
 use super::{
     expressions::{Expressions, row_id_field},
+    functions::FunctionColumn,
     groups::GroupFilter,
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},
@@ -33,6 +34,8 @@ pub(crate) struct Derivation {
     /// Joins that only derived columns or the outputs read: of passing rows.
     joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
+    /// Columns of functions, which are added to what [`Self::apply`] returns.
+    pub functions: Vec<FunctionColumn>,
     sample: Option<Sample>,
     /// The group whose rows pass; none: all rows.
     group: Option<GroupFilter>,
@@ -83,6 +86,15 @@ impl Derivation {
         with_row_ids: bool,
     ) -> Result<Self, StreamError> {
         let mut needed: BTreeSet<&str> = columns.into_iter().collect();
+        let functions: Vec<FunctionColumn> = expressions
+            .functions
+            .iter()
+            .filter(|column| needed.contains(column.field.name().as_str()))
+            .cloned()
+            .collect();
+        let of_functions = expressions.functions.iter().filter(|column| needed.contains(column.field.name().as_str()));
+        let arguments: Vec<&str> = of_functions.flat_map(|column| &column.arguments).map(String::as_str).collect();
+        needed.extend(arguments);
         let mut used = Vec::new();
         for (field, expression) in expressions.derived.iter().rev() {
             if needed.contains(field.name().as_str()) {
@@ -123,6 +135,7 @@ impl Derivation {
             filter,
             joins_after,
             derived,
+            functions,
             sample,
             group: None,
             with_row_ids,

@@ -6,7 +6,10 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use forebay_proto::v1;
 use prost::Message as _;
 
-use super::joins::Join;
+use super::{
+    functions::{FunctionColumn, PlanFunctions},
+    joins::Join,
+};
 use crate::{
     expr::Expression,
     plan::{PlanError, ROW_ID, Sample, Tables, join_path},
@@ -27,6 +30,10 @@ pub(crate) struct Expressions {
     pub sample: Option<Sample>,
     /// Stored columns, then joined ones, then derived ones.
     pub schema: SchemaRef,
+    /// The columns of functions.
+    pub(super) functions: Vec<FunctionColumn>,
+    /// What the chains of outputs read: the schema, then the columns of functions.
+    pub chain_schema: SchemaRef,
 }
 
 /// The rows that expressions are computed for.
@@ -43,7 +50,7 @@ impl Expressions {
     pub(crate) fn compile(
         plan: &v1::Plan,
         stored: &Schema,
-        tables: &Tables,
+        (tables, functions): (&Tables, &PlanFunctions),
         source: RowSource,
     ) -> Result<Self, StreamError> {
         let mut fields = stored.fields().to_vec();
@@ -95,7 +102,10 @@ impl Expressions {
             Vec::new()
         };
         let schema = Arc::new(Schema::new(fields));
-        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema })
+        let functions = functions.columns(plan, &schema)?;
+        let computed = functions.iter().map(|column| Arc::clone(&column.field));
+        let chain_schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain(computed).collect::<Vec<_>>()));
+        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema, functions, chain_schema })
     }
 }
 

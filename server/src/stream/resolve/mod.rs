@@ -8,6 +8,7 @@ pub(crate) mod derivation;
 mod drift;
 pub(crate) mod expressions;
 pub(crate) mod finished;
+pub(crate) mod functions;
 pub(crate) mod groups;
 mod joins;
 pub(crate) mod lookup;

@@ -1,18 +1,22 @@
 //! The passing rows of a chunk, each with its stored row.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{BooleanBufferBuilder, RecordBatch},
     buffer::BooleanBuffer,
 };
 use forebay_kernels::KernelError;
 
-use crate::stream::error::StreamError;
+use crate::{budget::Reservation, stream::error::StreamError};
 
 /// Passing rows of a chunk, with their derived columns. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Passing {
     pub rows: RecordBatch,
     origin: Origin,
+    /// The memory of the columns of functions.
+    held: Vec<Arc<Reservation>>,
 }
 
 /// The stored rows of the rows of a chunk.
@@ -58,7 +62,13 @@ impl Origin {
 
 impl Passing {
     pub(super) fn new(rows: RecordBatch, origin: Origin) -> Self {
-        Self { rows, origin }
+        Self { rows, origin, held: Vec::new() }
+    }
+
+    /// The same rows with more columns, and the memory of these.
+    pub(super) fn with_rows(mut self, rows: RecordBatch, held: Vec<Reservation>) -> Self {
+        self.held.extend(held.into_iter().map(Arc::new));
+        Self { rows, ..self }
     }
 
     /// Which of the chunk's rows these are; none: all of them.

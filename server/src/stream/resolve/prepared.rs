@@ -9,12 +9,18 @@ use forebay_proto::v1;
 use prost::Message as _;
 
 use crate::{
+    budget::Budget,
     catalog::Snapshot,
+    metrics::StageTimes,
     plan::{MixtureFields, PlanError, Request, SourcePattern},
     state::short_digest,
     stream::{
         error::StreamError,
-        resolve::compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
+        resolve::{
+            compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
+            functions::place_of,
+            passing::Passing,
+        },
     },
 };
 
@@ -47,6 +53,18 @@ pub(crate) struct PreparedMixture {
 // === impl Prepared ===
 
 impl Prepared {
+    /// Adds the columns of functions to passing rows of a row group.
+    pub(crate) async fn with_functions(
+        &self,
+        passing: Passing,
+        row_group: usize,
+        budget: &Budget,
+        times: &mut StageTimes,
+    ) -> Result<Passing, StreamError> {
+        let place = place_of(&self.snapshot, &self.snapshot.row_groups()[row_group]);
+        self.compiled.rows.with_functions(passing, budget, times, &place).await
+    }
+
     /// The output schema.
     pub fn schema(&self) -> SchemaRef {
         self.compiled.program.schema()

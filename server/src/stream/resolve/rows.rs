@@ -6,6 +6,7 @@ use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_kernels::Program;
 
 use crate::{
+    budget::Budget,
     catalog::Snapshot,
     metrics::StageTimes,
     scan::{Projection, RowGroupReader},
@@ -15,6 +16,7 @@ use crate::{
             deciding::{self, Deciding, NextRows},
             derivation::Derivation,
             expressions::Expressions,
+            functions::FunctionColumn,
             groups::GroupFilter,
             passing::Passing,
             wanted,
@@ -96,6 +98,27 @@ impl Rows {
         times: &mut StageTimes,
     ) -> Result<Option<NextRows>, StreamError> {
         wanted::next_wanted(reader, (self.deciding.as_ref(), &self.derivation), first_row, choose, times)
+    }
+
+    /// Whether [`Self::with_functions`] adds columns.
+    pub(crate) fn has_functions(&self) -> bool {
+        !self.derivation.functions.is_empty()
+    }
+
+    /// Adds the columns of functions to passing rows, whose place is for errors.
+    pub(crate) async fn with_functions(
+        &self,
+        passing: Passing,
+        budget: &Budget,
+        times: &mut StageTimes,
+        place: &str,
+    ) -> Result<Passing, StreamError> {
+        FunctionColumn::add_all(&self.derivation.functions, passing, budget, times, place).await
+    }
+
+    /// The names of the columns of functions, such as `words(text)`.
+    pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
+        self.derivation.functions.iter().map(|column| column.field.name().as_str())
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.

@@ -17,6 +17,7 @@ pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     for part in computed.flat_map(|output| &output.parts) {
         let crossed = part.ops.iter().filter_map(|op| match &op.op {
             Some(OpMessage::Cross(cross)) => Some(&cross.columns),
+            Some(OpMessage::Udf(udf)) => Some(&udf.columns),
             _ => None,
         });
         for column in part.columns.iter().chain(crossed.flatten()) {

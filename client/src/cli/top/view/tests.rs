@@ -4,8 +4,9 @@ use super::*;
 use crate::top::{Limit, ServerFigures, Stages, StreamFigures};
 
 fn stages(fetch: f64, decode: f64, send_wait: f64) -> Stages {
-    let [fetch, queue, decode, transform, assemble, send_wait] = [fetch, 0.0, decode, 0.0, 0.0, send_wait].map(Some);
-    Stages { fetch, queue, decode, transform, assemble, send_wait }
+    let zero = Some(0.0);
+    let [fetch, decode, send_wait] = [fetch, decode, send_wait].map(Some);
+    Stages { fetch, queue: zero, decode, transform: zero, udf: zero, assemble: zero, send_wait }
 }
 
 fn snapshot() -> Snapshot {

@@ -19,7 +19,7 @@ use forebay_proto::{
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
-use worker::{Processed, Worker};
+use worker::{Derived, Processed, Worker, WorkerError};
 
 use crate::{
     auth::StreamPermit,
@@ -131,9 +131,14 @@ impl ExchangeSession {
             (worker, processed)
         });
         let (worker, processed) = job.await.map_err(|error| status::of(&error.into()))?;
+        let (worker, processed) = match processed {
+            Ok(Processed::Derived(derived)) => self.complete(worker, derived).await?,
+            other => (worker, other),
+        };
         self.worker = Some(worker);
         match processed {
-            Ok(Processed::Nothing) => {}
+            // Only `Worker::process` returns rows that wait.
+            Ok(Processed::Nothing | Processed::Derived(_)) => {}
             Ok(Processed::Outputs { rows, messages, held }) => {
                 metrics::exchanged(rows, start.elapsed());
                 self.batches += 1;
@@ -147,6 +152,23 @@ impl ExchangeSession {
             }
         }
         Ok(())
+    }
+
+    /// Waits for the functions of the plan, and computes the outputs.
+    async fn complete(
+        &self,
+        mut worker: Worker,
+        mut derived: Derived,
+    ) -> Result<(Worker, Result<Processed, WorkerError>), Status> {
+        match worker.exchange.complete(derived.rows, &mut derived.times).await {
+            Ok(rows) => derived.rows = rows,
+            Err(error) => return Ok((worker, Err(error.into()))),
+        }
+        let job = self.context.cpu().run(move || {
+            let finished = worker.finish(derived);
+            (worker, finished)
+        });
+        job.await.map_err(|error| status::of(&error.into()))
     }
 
     /// Compiles the plan against the schema, once both have arrived.
@@ -168,7 +190,7 @@ impl ExchangeSession {
         let read = self.context.cpu().run(move || {
             let (request, _) =
                 forebay_proto::decode::<v1::ExchangeRequest>(&command).map_err(|error| status::of_bytes(&error))?;
-            let schema = read_schema(&data.data_header).map_err(|error| worker::WorkerError::from(error).status())?;
+            let schema = read_schema(&data.data_header).map_err(|error| WorkerError::from(error).status())?;
             Ok::<_, Status>((request, SchemaRef::new(schema)))
         });
         let (request, schema) = read.await.map_err(|error| status::of(&error.into()))??;

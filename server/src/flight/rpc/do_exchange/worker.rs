@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use arrow::array::RecordBatch;
 use arrow_flight::FlightData;
 use bytes::Bytes;
 use forebay_proto::v1::Reason;
@@ -17,7 +18,7 @@ use crate::{
         },
     },
     metrics::{Stage, StageTimes},
-    stream::{Exchange, StreamError},
+    stream::{DerivedRows, Exchange, StreamError},
 };
 
 /// The state of an exchange whose schema is known.
@@ -33,8 +34,18 @@ pub(super) struct Worker {
 pub(super) enum Processed {
     /// Nothing to send.
     Nothing,
+    /// Rows that wait for the functions of the plan: [`Worker::finish`] computes their outputs.
+    Derived(Derived),
     /// The messages of a batch's outputs, and the memory they hold.
     Outputs { rows: u64, messages: Vec<FlightData>, held: Reservation },
+}
+
+/// The passing rows of a batch, and the memory it holds.
+pub(super) struct Derived {
+    pub rows: DerivedRows,
+    pub times: StageTimes,
+    metadata: Bytes,
+    held: Reservation,
 }
 
 /// Why a message could not be processed.
@@ -64,15 +75,35 @@ impl Worker {
                 let start = Instant::now();
                 let batch = self.decoder.batch(data)?;
                 times.add_since(Stage::Decode, start);
-                let outputs = self.exchange.compute(&batch, &mut times)?;
-                times.record();
-                let rows = outputs.num_rows() as u64;
                 let metadata = Bytes::clone(&data.app_metadata);
-                let messages = self.encoder.exchanged(&outputs, metadata).map_err(StreamError::from)?;
-                let messages = messages.into_iter().map(FlightData::from).collect();
-                Ok(Processed::Outputs { rows, messages, held })
+                if self.exchange.has_functions() {
+                    let rows = self.exchange.derive(&batch, &mut times)?;
+                    return Ok(Processed::Derived(Derived { rows, times, metadata, held }));
+                }
+                let outputs = self.exchange.compute(&batch, &mut times)?;
+                self.encoded(&outputs, &times, metadata, held)
             }
         }
+    }
+
+    /// Computes the outputs of rows to which the columns of functions were added.
+    pub(super) fn finish(&mut self, derived: Derived) -> Result<Processed, WorkerError> {
+        let Derived { rows, mut times, metadata, held } = derived;
+        let outputs = self.exchange.finish(&rows, &mut times)?;
+        self.encoded(&outputs, &times, metadata, held)
+    }
+
+    fn encoded(
+        &mut self,
+        outputs: &RecordBatch,
+        times: &StageTimes,
+        metadata: Bytes,
+        held: Reservation,
+    ) -> Result<Processed, WorkerError> {
+        times.record();
+        let messages = self.encoder.exchanged(outputs, metadata).map_err(StreamError::from)?;
+        let messages = messages.into_iter().map(FlightData::from).collect();
+        Ok(Processed::Outputs { rows: outputs.num_rows() as u64, messages, held })
     }
 }
 

@@ -103,5 +103,6 @@ fn stage_seconds(times: &StageTimes) -> v1::StageSeconds {
         transform: seconds(Stage::Transform),
         assemble: seconds(Stage::Assemble),
         send_wait: seconds(Stage::SendWait),
+        udf: seconds(Stage::Udf),
     }
 }
