@@ -9,12 +9,15 @@
 //! table. The options of a subcommand are in a table of its name. A switch is `true` or `false`. A [`ByteSize`] is an
 //! integer, or a string with a unit.
 //!
+//! Every program writes its man pages and shell completions: `PROGRAM write-manual FOLDER`.
+//!
 //! This crate does not depend on the options of any program, and reads no file unless it is named.
 
 #![forbid(unsafe_code)]
 
 mod error;
 mod file;
+mod manual;
 mod size;
 mod table;
 mod value;
@@ -23,8 +26,10 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
+    io::{self, Write},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process,
 };
 
 use clap::{
@@ -42,7 +47,7 @@ use file::CONFIG;
 /// Reads the settings of this process. Exits with code 0 after `--help` and `--version`, and with code 2 and a message
 /// on stderr if the usage or the configuration is wrong.
 pub fn parse<T: Parser>() -> T {
-    try_parse_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
+    parse_values().options
 }
 
 /// The value of every option that has one, as text, by its long flag.
@@ -59,7 +64,19 @@ pub struct Parsed<T> {
 
 /// Reads the settings of this process like [`parse`], with their values.
 pub fn parse_values<T: Parser>() -> Parsed<T> {
-    try_parse_values_from(env::args_os()).unwrap_or_else(|error: SettingsError| error.exit())
+    let arguments: Vec<OsString> = env::args_os().collect();
+    if let Some(folder) = manual::folder(&arguments) {
+        write_manual(command::<T>(), folder);
+    }
+    try_parse_values_from(arguments).unwrap_or_else(|error: SettingsError| error.exit())
+}
+
+/// Writes the program's manual instead of running it.
+fn write_manual(command: Command, folder: &Path) -> ! {
+    let Err(error) = manual::write(command, folder) else { process::exit(0) };
+    // If stderr is closed, only the exit code reports the error.
+    let _ = writeln!(io::stderr(), "error: cannot write the manual to {}: {error}", folder.display());
+    process::exit(1)
 }
 
 /// Reads settings from the given arguments (the first is the program's name), the environment variables that `T` and

@@ -230,3 +230,39 @@ fn errors_have_a_line_for_logs() {
     assert!(syntax.contains("is not TOML") && syntax.contains("line 1") && !syntax.contains(['\n', '|']), "{syntax}");
     assert!(line("zzz = 1").contains("unknown key `zzz`"));
 }
+
+#[test]
+fn the_manual_has_every_option_and_a_page_for_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["program".into(), "write-manual".into(), folder.path().into()];
+    assert_eq!(manual::folder(&arguments), Some(folder.path()));
+    manual::write(command::<Verbs>().name("program"), folder.path()).unwrap();
+    let text = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+    let page = text("share/man/man1/program.1");
+    assert!(
+        page.starts_with(".ie") && page.contains("FOREBAY_TEST_SERVER") && page.contains("program\\-head(1)"),
+        "{page}"
+    );
+    assert!(text("share/man/man1/program-head.1").contains("rows"));
+    assert!(text("share/man/man1/program-ls.1").contains("server"));
+    for path in [
+        "share/bash-completion/completions/program.bash",
+        "share/fish/vendor_completions.d/program.fish",
+        "share/zsh/site-functions/_program",
+    ] {
+        let completions = text(path);
+        assert!(["head", "rows", "server", "config"].iter().all(|word| completions.contains(word)), "{completions}");
+    }
+}
+
+#[test]
+fn only_a_first_argument_asks_for_the_manual() {
+    for arguments in [
+        &["program", "write-manual"] as &[&str],
+        &["program", "write-manual", "a", "b"],
+        &["program", "head", "write-manual"],
+    ] {
+        let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
+        assert_eq!(manual::folder(&arguments), None);
+    }
+}
