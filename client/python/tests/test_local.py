@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import forebay as fb
-from forebay import private_server
+from forebay import private_server, server_program
 
 PLAN = fb.Plan(outputs={"x": fb.cols("x").standardize()})
 SOURCE = str(Path(fb.__file__).parents[1])
@@ -92,7 +92,7 @@ def test_dead_server_is_restarted_and_its_last_log_lines_are_reported(tiny_folde
 def test_missing_server_program_error_names_both_remedies(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(private_server, "__file__", "/nowhere/private_server.py")
+    monkeypatch.setattr(server_program, "__file__", "/nowhere/server_program.py")
     with pytest.raises(FileNotFoundError, match="PATH.*FOREBAY_SERVER_BIN"):
         fb.local(missing=tiny_folder)
     monkeypatch.setenv("FOREBAY_SERVER_BIN", "/nowhere/forebay-server")
@@ -106,7 +106,7 @@ def test_server_program_of_the_checkout_is_found_and_built_ones_only(
     program = os.environ["FOREBAY_SERVER_BIN"]
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(private_server, "__file__", str(tmp_path / "client/python/src/forebay/private_server.py"))
+    monkeypatch.setattr(server_program, "__file__", str(tmp_path / "client/python/src/forebay/server_program.py"))
     with pytest.raises(FileNotFoundError, match=f"run `make build` in {tmp_path}, "):
         fb.local(built=tiny_folder)
     (tmp_path / "target/release").mkdir(parents=True)
@@ -120,9 +120,38 @@ def test_server_program_of_no_checkout_is_not_looked_up(
 ):
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(private_server, "__file__", str(tmp_path / "site-packages/forebay/private_server.py"))
-    with pytest.raises(FileNotFoundError, match="was not found: add its folder to the PATH"):
+    monkeypatch.setattr(server_program, "__file__", str(tmp_path / "site-packages/forebay/server_program.py"))
+    with pytest.raises(
+        FileNotFoundError, match="was not found: this installation of the package has no programs; add "
+    ):
         fb.local(installed=tiny_folder)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "target"])
+def test_installed_server_program_precedes_the_path(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+):
+    program = os.environ["FOREBAY_SERVER_BIN"]
+    monkeypatch.delenv("FOREBAY_SERVER_BIN")
+    other = tmp_path / "path"
+    other.mkdir()
+    (other / "forebay-server").write_text("#!/bin/sh\necho the wrong one >&2; exit 1\n")
+    (other / "forebay-server").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other}{os.pathsep}{os.environ['PATH']}")
+    site = tmp_path / "lib/site-packages"
+    # `pip install --target` leaves a list that names the place before the move.
+    metadata, scripts = site / "forebay-1.dist-info", (tmp_path / "bin" if listed else site / "bin")
+    for folder in (metadata, scripts):
+        folder.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: forebay\nVersion: 1\n")
+    (metadata / "RECORD").write_text("../../bin/forebay-server,,\nforebay/__init__.py,,\n")
+    monkeypatch.setattr(server_program, "__file__", str(site / "forebay/server_program.py"))
+    with pytest.raises(RuntimeError, match="the wrong one"):
+        fb.local(before=tiny_folder)
+    (scripts / "forebay-server").symlink_to(program)
+    assert server_program.server_program() == str(scripts / "forebay-server")
+    with fb.connect(fb.local(installed=tiny_folder)) as client:
+        assert set(client.datasets()) == {"installed"}
 
 
 def test_failed_start_reports_the_log(tiny_folder: Path):

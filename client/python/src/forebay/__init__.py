@@ -63,8 +63,9 @@ from .translation import Translation, UntranslatableStage
 from .translation.mllib import from_mllib
 from .translation.nvtabular import from_nvtabular
 from .translation.sklearn import from_sklearn
+from .version import package_version
 
-__version__ = "0.1.0"
+__version__ = package_version()
 
 __all__ = [
     "Batch",

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from .server_program import server_program
+
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 # A process that ends closes its sockets before its parent learns of the end.
@@ -35,9 +37,9 @@ def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) 
 
     The server listens on a Unix socket (a loopback port if the platform has none), keeps its state in a temporary
     directory, which a killed process does not remove, and ends with this process. Calls with the same datasets return
-    the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else ``forebay-server`` from the PATH, else the
-    release build of the checkout that this package was installed from in editable mode. A path without files or
-    directories raises FileNotFoundError.
+    the same server. The program is ``FOREBAY_SERVER_BIN`` if set, else the one that was installed with this package,
+    else ``forebay-server`` from the PATH, else the release build of the checkout that this package was installed from
+    in editable mode. A path without files or directories raises FileNotFoundError.
     """
     roots = {name: _location(name, root) for name, root in {**(datasets or {}), **named}.items()}
     if not roots:
@@ -48,7 +50,7 @@ def local(datasets: Mapping[str, Location] | None = None, /, **named: Location) 
         if server is None or not server.alive:
             if server is not None:
                 server.stop()
-            server = _servers[key] = PrivateServer(_program(), roots)
+            server = _servers[key] = PrivateServer(server_program(), roots)
         return server.url
 
 
@@ -162,36 +164,6 @@ _lock = threading.Lock()
 def _stop_all() -> None:
     for server in _servers.values():
         server.stop()
-
-
-def _program() -> str:
-    named = os.environ.get("FOREBAY_SERVER_BIN")
-    if named:
-        if not os.access(named, os.X_OK) or os.path.isdir(named):
-            raise FileNotFoundError(f"FOREBAY_SERVER_BIN={named} is not an executable program")
-        return named
-    found = shutil.which("forebay-server")
-    if found is not None:
-        return found
-    checkout = _checkout()
-    if checkout is None:
-        raise FileNotFoundError(
-            "forebay-server was not found: add its folder to the PATH, or set FOREBAY_SERVER_BIN to the program"
-        )
-    built = checkout / "target/release/forebay-server"
-    if not os.access(built, os.X_OK):
-        raise FileNotFoundError(
-            f"forebay-server was not found: run `make build` in {checkout}, add its folder to the PATH, or set "
-            "FOREBAY_SERVER_BIN to the program"
-        )
-    return str(built)
-
-
-def _checkout() -> Path | None:
-    """Return the repository that this package was installed from in editable mode."""
-    package = Path(__file__).parent
-    found = (folder for folder in package.parents if folder / "client/python/src/forebay" == package)
-    return next(found, None)
 
 
 def _location(name: str, root: Location) -> str:
