@@ -31,7 +31,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-stores test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all clean
+.PHONY: help demo test test-quick test-spark test-stores test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +109,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project benches
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project release
 	server/deploy/lint.sh $(BIN)
 	$(BIN)/python docs/check_words.py
 
@@ -197,9 +198,12 @@ build: ## build forebay-server, forebay and the Python package's native module i
 build-all: build ## build forebay-prepare too: SQL over datasets, with all of DataFusion
 	$(CARGO) build --locked --release --package forebay-prepare --bins
 
-clean: ## remove everything that make creates: target/, .venv/, data/, docs/book/
+dist: $(VENV)/.dist build ## make the wheel, source distribution, archive of programs, checksums and bill of materials in dist/
+	$(BIN)/python release/dist.py --programs $(TARGET)/release --out dist
+
+clean: ## remove everything that make creates: target/, .venv/, data/, dist/, docs/book/
 	$(CARGO) clean
-	rm -rf $(VENV) data docs/book $(NATIVE_MODULE)
+	rm -rf $(VENV) data dist docs/book $(NATIVE_MODULE)
 
 # === The virtual environment ===
 # Each stamp file marks its requirements as installed; a changed requirements file installs again. One package has no
@@ -220,7 +224,11 @@ $(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable client/python
 	@touch $@
 
-$(VENV)/.test: $(REQUIREMENTS)/test.txt server/tests/harness/pyproject.toml $(VENV)/.demo
+$(VENV)/.dist: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/dist.txt $(VENV)/.made
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/build.txt -r $(REQUIREMENTS)/dist.txt
+	@touch $@
+
+$(VENV)/.test: $(REQUIREMENTS)/test.txt $(REQUIREMENTS)/dist.txt server/tests/harness/pyproject.toml $(VENV)/.demo
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/test.txt
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable server/tests/harness
 	@touch $@
