@@ -14,11 +14,10 @@ use crate::{
     scan::{self, ALL_ROWS, RowGroupReader},
     stream::{
         decode::decode,
-        device::Builder,
         environment::Environment,
         epoch::task::fetched_ahead,
         error::StreamError,
-        resolve::{prepared::Prepared, rows::Rows},
+        resolve::{passing::Passing, prepared::Prepared, rows::Rows},
     },
 };
 
@@ -40,6 +39,12 @@ struct OpenTargets {
     first_row: u64,
     /// Index in the snapshot of the next row.
     next_row: u64,
+}
+
+/// Wanted rows of a chunk, and where they go.
+struct Wanted {
+    passing: Passing,
+    places: Vec<u32>,
 }
 
 // === impl BatchReader ===
@@ -65,16 +70,27 @@ impl BatchReader {
             while !group.targets.is_done() {
                 let (chunk_rows, mut times) = (Arc::clone(&rows), mem::take(&mut self.times));
                 let work = move || {
-                    let has_rows = group.read_chunk(&chunk_rows, &mut builder, &mut times);
-                    (group, builder, times, has_rows)
+                    let wanted = group.next_wanted(&chunk_rows, &mut times);
+                    (group, times, wanted)
                 };
-                let has_rows;
-                (group, builder, self.times, has_rows) =
+                let wanted;
+                (group, self.times, wanted) =
                     decode(&cpu, &snapshot, row_group, rows.projection.schema(), work).await?;
-                self.times.add(Stage::Queue, cpu.take_queued());
-                if !has_rows? {
-                    return Err(self.prepared.miscounted());
+                let Some(Wanted { mut passing, places }) = wanted? else { return Err(self.prepared.miscounted()) };
+                if rows.has_functions() && !places.is_empty() {
+                    let (budget, index) = (&self.environment.budget, group.targets.row_group);
+                    passing = self.prepared.with_functions(passing, index, budget, &mut self.times).await?;
                 }
+                let start = Instant::now();
+                let work = move || {
+                    let scattered = builder.scatter(&passing.rows, 0..passing.rows.num_rows(), &places);
+                    (builder, scattered.map_err(|error| passing.locate(error)))
+                };
+                let scattered;
+                (builder, scattered) = cpu.run(work).await?;
+                scattered?;
+                self.times.add_since(Stage::Assemble, start);
+                self.times.add(Stage::Queue, cpu.take_queued());
             }
         }
         let (batch, workspace) = cpu.run(move || builder.finish()).await?;
@@ -108,8 +124,8 @@ async fn open(
 // === impl OpenTargets ===
 
 impl OpenTargets {
-    /// Computes the wanted rows of the next chunk. Returns false at the end of the row group.
-    fn read_chunk(&mut self, rows: &Rows, builder: &mut Builder, times: &mut StageTimes) -> Result<bool, StreamError> {
+    /// The wanted rows of the next chunk; none at the end of the row group.
+    fn next_wanted(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<Wanted>, StreamError> {
         let (targets, first_row, mut places) = (&mut self.targets, self.first_row, Vec::new());
         let choose = |passing: Option<&_>, count| {
             let chosen = targets.choose(passing, count).map_err(|Dropped { index, row }| {
@@ -119,17 +135,11 @@ impl OpenTargets {
             places = chosen.places;
             Ok(chosen.rows)
         };
-        let Some(next) = rows.next_wanted(&mut self.reader, self.next_row, choose, times)? else { return Ok(false) };
+        let Some(next) = rows.next_wanted(&mut self.reader, self.next_row, choose, times)? else { return Ok(None) };
         self.next_row += next.stored;
-        if places.is_empty() {
-            return Ok(true);
-        }
-        let start = Instant::now();
+        let mut passing = next.passing;
         // Without the dictionaries and buffers of the whole chunk, which rows of many row groups would keep.
-        let taken = compact(&next.passing.rows)?;
-        let scattered = builder.scatter(&taken, 0..taken.num_rows(), &places);
-        scattered.map_err(|error| next.passing.locate(error))?;
-        times.add_since(Stage::Assemble, start);
-        Ok(true)
+        passing.rows = compact(&passing.rows)?;
+        Ok(Some(Wanted { passing, places }))
     }
 }
