@@ -31,7 +31,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-stores test-tensorflow lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
+.PHONY: help demo test test-quick test-spark test-stores test-tensorflow test-frameworks lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,11 @@ TENSORFLOW_TESTS := $(addprefix client/python/tests/, test_tensorflow.py test_ex
 test-tensorflow: $(VENV)/.tensorflow ## test forebay.tensorflow with TensorFlow, 1.5 GB more in .venv
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest $(TENSORFLOW_TESTS)
+
+# The other tests skip those of frameworks that are not installed. No model and no data is downloaded.
+test-frameworks: $(VENV)/.frameworks ## test the adapters with Transformers, Datasets, JAX and Grain, 0.6 GB more in .venv
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" HF_HUB_OFFLINE=1 $(BIN)/pytest client/python/tests/frameworks
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
 	$(CARGO) fmt --all --check
@@ -243,6 +248,10 @@ $(VENV)/.stores: $(REQUIREMENTS)/stores.txt $(VENV)/.test
 
 $(VENV)/.tensorflow: $(REQUIREMENTS)/tensorflow.txt $(VENV)/.test
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/tensorflow.txt
+	@touch $@
+
+$(VENV)/.frameworks: $(REQUIREMENTS)/frameworks.txt $(VENV)/.test
+	$(PIP_INSTALL) -r $(REQUIREMENTS)/frameworks.txt
 	@touch $@
 
 $(VENV)/.kernels: benches/kernels/requirements.txt $(REQUIREMENTS)/build.txt server/tests/harness/pyproject.toml $(VENV)/.made

@@ -126,7 +126,7 @@ class RawTables(Load):
     def visit(self) -> None:
         """Read a table."""
         with fb.connect(self.any_order()) as client:
-            if not client.table("small").equals(self.scene.truth.small):
+            if not client.table("small").read().equals(self.scene.truth.small):
                 self.wrong("the table differs from the stored one")
             if not client.schema("small").equals(self.scene.truth.small.schema):
                 self.wrong("the schema differs from the stored one")

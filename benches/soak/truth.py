@@ -122,7 +122,7 @@ def learn(url: str) -> Truth:
             if spec.dataset in ("table", "texts"):
                 explains[spec.name] = client.explain(spec.dataset, plan, **spec.options)
         fits = [(each, client.fit("table", fb.Plan.from_dict(each), progress=False).plan_id) for each in _fits()]
-        small = client.table("small")
+        small = client.table("small").read()
         known = plans[specs.SHUFFLED.name]
         exchanges = _exchanges(client, fb.FittedPlan(known["plan_id"], fb.Plan.from_dict(known["plan"])))
     if not small.equals(columns(0, SMALL_ROWS)):

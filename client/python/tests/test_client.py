@@ -28,7 +28,7 @@ def test_datasets_are_listed_with_their_sizes(client: fb.Client):
 
 def test_schema_and_table_are_as_stored(client: fb.Client, tiny: pa.Table):
     assert client.schema("tiny").equals(tiny.schema)
-    assert client.table("tiny").equals(tiny)
+    assert client.table("tiny").read().equals(tiny)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 9, 17, 40, 41, 99, 100, 101, 1024])

@@ -86,7 +86,7 @@ def nothing():
 def a_call():
     global kept
     kept = fb.connect(url)
-    return len(data), kept.table("tiny"), kept.fit("tiny", plan, progress=False)
+    return len(data), kept.table("tiny").read(), kept.fit("tiny", plan, progress=False)
 
 for call in (nothing, a_call, an_epoch, an_epoch_left_early, a_closed_stream, an_exchange):
     result = call()

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 import forebay as fb
 from forebay import options
+from harness.repository import package_environment
 
 PACKAGE = Path(fb.__file__).parent
 DEFAULTS = Path(__file__).parents[3] / "proto/src/defaults.rs"
@@ -67,21 +70,63 @@ def reached(start: str) -> set[str]:
     return found
 
 
+def libraries(node: ast.AST) -> set[str]:
+    """Libraries that a statement imports, or a call of `framework`."""
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return {(node.module or "").split(".")[0]}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "framework":
+        return {str(node.args[0].value).split(".")[0]} if isinstance(node.args[0], ast.Constant) else set()
+    return set()
+
+
 def importers(library: str) -> set[str]:
     """Modules that import a library."""
-    return {
-        name
-        for name, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == library for alias in node.names))
-        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == library)
-    }
+    return {name for name, tree in MODULES.items() for node in ast.walk(tree) if library in libraries(node)}
 
 
-@pytest.mark.parametrize(("library", "other"), [("torch", "tensorflow"), ("tensorflow", "torch")])
-def test_only_its_own_modules_import_a_framework(library: str, other: str):
+# Modules for a framework, and the libraries that they and the modules below them import.
+ADAPTERS = {
+    "torch": {"torch"},
+    "lightning": {"lightning", "torch"},
+    "transformers": {"transformers", "torch"},
+    "datasets": {"datasets"},
+    "tensorflow": {"tensorflow"},
+    "jax": {"jax"},
+    "grain": {"grain"},
+    "xgboost": {"xgboost"},
+    "lightgbm": {"lightgbm"},
+}
+FRAMEWORKS = sorted(set().union(*ADAPTERS.values()))
+
+
+@pytest.mark.parametrize("library", FRAMEWORKS)
+def test_only_its_own_modules_import_a_framework(library: str):
     assert importers(library)
-    assert importers(library) <= reached(library) - reached("__init__") - reached(other)
+    adapters = [adapter for adapter, libraries in ADAPTERS.items() if library in libraries]
+    others = [reached(adapter) for adapter in ADAPTERS if adapter not in adapters]
+    assert importers(library) <= set().union(*map(reached, adapters)) - reached("__init__").union(*others)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_missing_framework_is_an_error_with_the_command_that_installs_it(adapter: str):
+    code = f"import sys; sys.modules[{adapter!r}] = None; import forebay.{adapter}"
+    ended = subprocess.run([sys.executable, "-c", code], env=package_environment(), capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: forebay.{adapter} requires {adapter}, which is not installed: "
+        f"pip install 'forebay[{adapter}]'"
+    )
+
+
+def test_importing_the_package_loads_no_framework():
+    code = "import sys, forebay; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], env=package_environment(), capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    loaded = {name.split(".")[0] for name in ended.stdout.split()}
+    assert {"forebay", "pyarrow", "numpy"} <= loaded
+    assert not loaded & {*FRAMEWORKS, "pandas", "polars", "duckdb", "sklearn", "scipy"}
 
 
 def test_every_class_has_a_name_of_its_own():

@@ -62,7 +62,7 @@ def test_a_split_is_disjoint_and_complete(url: str, by: str | None):
 def test_all_rows_of_a_user_are_on_one_side(url: str):
     train, val = PLAN.split(by="user id", val=0.3)
     with fb.connect(url) as client:
-        users = client.table("ev")["user id"].to_pylist()
+        users = client.table("ev").read()["user id"].to_pylist()
     sides = [{users[row] for row in rows_of(url, plan)} for plan in (train, val)]
     assert not sides[0] & sides[1]
     assert None in sides[0] | sides[1]
@@ -80,7 +80,7 @@ def test_validation_uses_what_training_learned(url: str):
         assert plan_digest(fitted.plan.to_dict()) == fitted.plan_id
         x = np.concatenate([batch["x"] for batch in client.stream("ev", val)])
         mean = fitted.plan.outputs["x"].parts[0].ops[0].to_dict()["mean"]
-        stored = client.table("ev")["x"].to_numpy()[rows_of(url, val)]
+        stored = client.table("ev").read()["x"].to_numpy()[rows_of(url, val)]
     deviation = fitted.plan.outputs["x"].parts[0].ops[0].to_dict()["std"]
     np.testing.assert_allclose(x, (stored - mean) / deviation, rtol=1e-5, atol=1e-6)
 

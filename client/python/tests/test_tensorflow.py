@@ -171,7 +171,7 @@ def test_lists_are_ragged_and_text_is_strings(lists: Server):
     assert data.element_spec["embedding"] == tf.TensorSpec([None, 2], tf.float32)
     batches = list(data)
     with fb.connect(lists.url) as client:
-        table = client.table("lists")
+        table = client.table("lists").read()
     for name in ("tags", "codes", "large", "embedding", "city", "raw", "flag"):
         rows = [row for batch in batches for row in (batch[name].to_list() if name in RAGGED else batch[name].numpy())]
         want = table[name].to_pylist()
@@ -295,7 +295,7 @@ def test_a_loop_over_a_derived_dataset_says_how_many_batches_it_has(server: Serv
         # Its own steps count from there.
         assert resumed.state_dict(steps=2)["position"] == 9 * (step + 3)
         assert resumed.state_dict(steps=0)["position"] == 9 * (step + 1)
-    with pytest.raises(ValueError, match="steps=99, but tf.data has taken"):
+    with pytest.raises(ValueError, match="steps=99, but only"):
         data.state_dict(steps=99)
     rest = list(loop)
     assert data.state_dict(steps=4 + len(rest))["epoch"] == 1

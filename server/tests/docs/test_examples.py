@@ -19,6 +19,21 @@ from forebay.translation.sklearn.translate import TRANSLATORS as ESTIMATORS
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 
+# Executed by client/python/tests/frameworks/test_book.py.
+FRAMEWORKS = {
+    "frameworks",
+    "stateful",
+    "accelerate",
+    "lightning",
+    "transformers",
+    "datasets",
+    "jax",
+    "grain",
+    "sklearn",
+    "xgboost",
+    "lightgbm",
+    "arrow",
+}
 EXECUTED = {
     "split",
     "plain",
@@ -41,7 +56,7 @@ EXECUTED = {
 def test_every_example_is_executed() -> None:
     # Others execute the secured ones (test_security_settings.py), plain and torch (test_readmes.py), and those of
     # functions (test_udf_examples.py).
-    assert set(examples()) == EXECUTED
+    assert set(examples()) == EXECUTED | FRAMEWORKS
 
 
 def test_every_op_of_a_plan_is_in_the_table_once() -> None:

@@ -163,7 +163,7 @@ def test_derived_columns(streamed: dict[str, Any], rows: pd.DataFrame):
 
 def test_the_raw_table_is_the_whole_table(server: Server, flights: pa.Table):
     with fb.connect(server.url) as client:
-        table = client.table("flights")
+        table = client.table("flights").read()
     assert table.num_rows == 336_776
     assert table.equals(flights)
 

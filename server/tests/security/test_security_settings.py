@@ -28,7 +28,7 @@ def test_python_client_reads_credentials_from_arguments_and_environment(
         assert sum(len(batch["x"]) for batch in client.stream("numbers", plan, shuffle=True)) == 1000
         assert len(client.replay("numbers", plan, step=0).rows) == 1000
         with pytest.raises(fb.PermissionDenied):
-            client.table("secret")
+            client.table("secret").read()
     (tmp_path / "token").write_text(TRAINER + "\n")
     monkeypatch.setenv("FOREBAY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("FOREBAY_CA", str(secured.authority.ca))

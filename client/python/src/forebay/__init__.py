@@ -9,6 +9,7 @@
 For tensors use `forebay.torch`; no other public module imports torch.
 """
 
+from .array_dataset import ArrayDataset
 from .chains import cols
 from .client import Client, connect
 from .columns import Columns
@@ -59,6 +60,7 @@ from .ragged import Ragged
 from .replay import Replay
 from .stored_plan import PlanDataset, StoredPlan
 from .stream import Batch, Stream
+from .table_stream import TableStream
 from .translation import Translation, UntranslatableStage
 from .translation.mllib import from_mllib
 from .translation.nvtabular import from_nvtabular
@@ -68,6 +70,7 @@ from .version import package_version
 __version__ = package_version()
 
 __all__ = [
+    "ArrayDataset",
     "Batch",
     "BatchHeader",
     "BrokenStream",
@@ -122,6 +125,7 @@ __all__ = [
     "StreamError",
     "StreamInfo",
     "StreamOptions",
+    "TableStream",
     "Translation",
     "Unauthenticated",
     "Unavailable",

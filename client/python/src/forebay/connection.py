@@ -100,15 +100,19 @@ class Connection:
 
     def table(self, read: Json) -> pa.Table:
         """Read the rows of a TableRead."""
+        ticket = self.table_ticket(read)
         with self.translated():
-            client = self._client()
+            return self._client().do_get(ticket, self._options()).read_all()
+
+    def table_ticket(self, read: Json) -> flight.Ticket:
+        """Return the ticket of a TableRead."""
+        with self.translated():
             # Servers before the columns and the limit know the path only.
             if read.keys() == {"dataset"}:
                 descriptor = flight.FlightDescriptor.for_path(read["dataset"])
             else:
                 descriptor = flight.FlightDescriptor.for_command(to_bytes({"table": read}))
-            info = client.get_flight_info(descriptor, self._options())
-            return client.do_get(info.endpoints[0].ticket, self._options()).read_all()
+            return self._client().get_flight_info(descriptor, self._options()).endpoints[0].ticket
 
     def info(self, request: Json, plan: Plan | FittedPlan | str) -> flight.FlightInfo:
         """Return the FlightInfo of a StreamRequest under the plan."""

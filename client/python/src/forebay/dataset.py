@@ -152,6 +152,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return f"FlightDataset({self._url!r}, {self._dataset!r}, {', '.join(shown)}, {self._plan!r})"
 
     @property
+    def batch_size(self) -> int:
+        """Rows per batch and rank."""
+        return self._given.batch_size
+
+    @property
     def epoch(self) -> int:
         """The epoch of the running loop; between loops, that of the next one."""
         self._sync()

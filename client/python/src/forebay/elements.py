@@ -1,26 +1,24 @@
-"""The batches of one iteration as `tf.data` takes them, and the position that its loop has reached.
+"""The batches of one iteration, and the position that its loop has reached.
 
-`tf.data` calls an iterator from its own threads and drops it with its own. Imports no tensorflow.
+`tf.data` takes them too: it calls an iterator from its own threads and drops it with its own. Imports no framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
-from .arrays import Array
 from .cursor import Cursor, EpochCursors
 from .header import BatchHeader
 from .prefetch import Prefetch
 
-Components = tuple[Array, ...]
-"""The columns of a batch as NumPy arrays."""
-Numbered = tuple[BatchHeader, Components]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What `tf.data` has taken of an iteration."""
+    """What has been taken of an iteration."""
 
     taken: int = 0
     """Number of batches."""
@@ -37,7 +35,7 @@ class Position:
 
     def __init__(self, start: Cursor, cursors: EpochCursors, *, is_direct: bool) -> None:
         self.is_direct = is_direct
-        """Whether the loop iterates over the dataset itself, so that it has every batch that `tf.data` has."""
+        """Whether the loop has every batch that was taken. It has not if `tf.data` reads ahead of it."""
         self.progress = Progress()
         self._start = start
         self._cursors = cursors
@@ -65,22 +63,24 @@ class Position:
         return self._cursors(replace(header, position=header.position - behind * self._cursors.step_rows, last=False))
 
 
-class Elements(Iterator[Components]):
+class Elements(Iterator[T], Generic[T]):
     """The batches of one iteration: opens the stream with the first one.
 
     Each `next` returns the batch after those that the position counts. Dropping it ends the stream and its thread;
-    `tf.data` does so with its iterator.
+    `tf.data` does so with its iterator. `fail` is called with an error before `next` raises it.
     """
 
     def __init__(
-        self, begin: Callable[[], tuple[Position, Prefetch[Numbered]]], fail: Callable[[BaseException], None]
+        self,
+        begin: Callable[[], tuple[Position, Prefetch[tuple[BatchHeader, T]]]],
+        fail: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._begin = begin
         self._fail = fail
-        self._begun: tuple[Position, Prefetch[Numbered]] | None = None
+        self._begun: tuple[Position, Prefetch[tuple[BatchHeader, T]]] | None = None
         self._is_closed = False
 
-    def __next__(self) -> Components:
+    def __next__(self) -> T:
         """Return the next batch."""
         if self._is_closed:
             raise StopIteration
@@ -93,16 +93,17 @@ class Elements(Iterator[Components]):
             position, batches = self._begun
             item = batches.after(position.progress.taken)
         except BaseException as error:
-            self._fail(error)
+            if self._fail is not None:
+                self._fail(error)
             raise
         if item is None or item.value is None:
             if not self._is_closed:
                 position.end()
             raise StopIteration
         # The buffer keeps the batch until the following one is requested, as an interrupted loop requests it again.
-        header, components = item.value
+        header, value = item.value
         position.take(header)
-        return components
+        return value
 
     def close(self) -> None:
         """End the stream and its thread; the position does not move, and a `next` in another thread ends."""

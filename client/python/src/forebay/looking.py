@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from .connection import Connection
 from .description import DatasetDescription
 from .errors import StreamError
 from .header import DatasetInfo
@@ -13,12 +14,11 @@ from .preview import Preview
 from .progress import Progress, read_progress, reporting
 from .replicas import Replicas
 from .stored_plan import StoredPlan, read_stored_plan, read_stored_plans
+from .table_stream import TableBatches, TableStream
 from .targets import check_columns, check_dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from .connection import Connection
 
 Json = dict[str, Any]
 
@@ -35,9 +35,25 @@ class Looking(Replicas):
         """Return the dataset's columns as stored."""
         return self._on_any(lambda connection: connection.schema(dataset))
 
-    def table(self, dataset: str) -> pa.Table:
-        """Read the whole dataset, every column as stored, in file order."""
-        return self._on_any(lambda connection: connection.table({"dataset": dataset}))
+    def table(self, dataset: str, *, columns: Sequence[str] | None = None) -> TableStream:
+        """Return the whole dataset as stored, in file order, as an Arrow stream: ``pl.DataFrame(client.table("t"))``.
+
+        Nothing is read before a library does; `TableStream.read` returns a `pyarrow.Table`. `columns` chooses columns
+        and their order; None: all.
+        """
+        check_dataset(dataset)
+        read: Json = {"dataset": dataset}
+        if columns is not None:
+            read["columns"] = check_columns(columns)
+
+        def open_batches() -> TableBatches:
+            return self._on_any(
+                lambda connection: TableBatches(
+                    Connection(connection.url, self._credentials), connection.table_ticket(read)
+                )
+            )
+
+        return TableStream(dataset, open_batches)
 
     def head(self, dataset: str, n: int = 10, *, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the first `n` rows in file order, as stored.

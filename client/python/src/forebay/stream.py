@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -149,6 +149,11 @@ class Stream(Iterator[Batch]):
             raise StopIteration
         self._position = after
         return batch
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return a PyCapsule of an Arrow stream over the batches that are left; reading it moves this stream."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, (batch.data for batch in self))
+        return cast(Any, reader).__arrow_c_stream__(requested_schema)
 
     def cursor(self) -> Cursor:
         """Return the position after the last batch returned by `next`, from which `Client.stream` resumes."""

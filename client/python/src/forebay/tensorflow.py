@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-# Untyped, as tensorflow is not installed where types are checked.
-import tensorflow  # pyright: ignore
-from tensorflow.python.data.ops import iterator_ops  # pyright: ignore
-
-from .client import connect
+from .arrays import Array
 from .credentials import Credentials
-from .cursor import Cursor, resolved
-from .elements import Elements, Numbered, Position, Progress
+from .cursor import Cursor
+from .elements import Elements, Position, Progress
 from .epochs import Epochs
-from .errors import CursorRefused, SchemaDrift
+from .errors import CursorRefused
 from .fitted import FittedPlan
+from .framework import framework
+from .header import BatchHeader
 from .mixture import Mixture
-from .names import check_keywords
-from .op import in_range
-from .options import DatasetKeywords, StreamOptions, check_rank, integer
+from .options import DatasetKeywords, integer
 from .plan import Plan
 from .prefetch import Prefetch
+from .rank_epochs import RankEpochs, rank_streams
 from .retry import RETRY_SECONDS
-from .sharding import environment_rank
-from .stream import Batch, Stream
-from .targets import check_plan, check_source, check_urls
+from .stream import Batch
 from .tensorflow_columns import TensorFlowColumns
 from .tensorflow_exit import end_iterators, track
 
@@ -40,14 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FlightData", "dataset"]
 
-tf = cast(Any, tensorflow)
-Dataset = tf.data.Dataset
-OwnedIterator = cast(Any, iterator_ops).OwnedIterator
+tf = framework("tensorflow", extra="tensorflow")
+Dataset: Any = tf.data.Dataset
+OwnedIterator: Any = framework("tensorflow.python.data.ops.iterator_ops", extra="tensorflow").OwnedIterator
 
 atexit.register(end_iterators, OwnedIterator)
 
-# The keywords of `dataset` besides the options of a stream, for the error that names the nearest one.
-KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "credentials")
+Numbered = tuple[BatchHeader, tuple[Array, ...]]
+"""A batch's header, and its columns as NumPy arrays."""
 
 
 def dataset(
@@ -72,22 +66,20 @@ def dataset(
 
     Fits the plan if necessary and reads the schema now, so the server's errors are raised here.
     """
-    check_keywords("dataset", options, [*KEYWORDS, *DatasetKeywords.__annotations__])
-    if (rank is None) != (world_size is None):
-        raise ValueError("pass both rank and world_size, or omit both")
-    check_urls(url)
-    check_source(name)
-    check_plan(plan)
-    rank, world_size = check_rank(*(environment_rank() if rank is None else (rank, world_size)))
-    chosen = StreamOptions(**options, world_size=world_size)
     depth = integer("prefetch", prefetch, least=1)
-    client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
-    fitted = client.fitted(name, plan, filter)
-
-    def open_stream(cursor: Cursor) -> Stream:
-        return client.stream(name, fitted, rank=rank, cursor=cursor, **chosen.keywords())
-
-    return FlightData(open_stream, chosen, depth)
+    streams = rank_streams(
+        "dataset",
+        url,
+        name,
+        plan,
+        filters=filter,
+        rank=rank,
+        world_size=world_size,
+        retry_seconds=retry_seconds,
+        credentials=credentials,
+        **options,
+    )
+    return FlightData(RankEpochs(streams), depth)
 
 
 class FlightData(Dataset):
@@ -114,22 +106,15 @@ class FlightData(Dataset):
     TensorFlow's, with the client's class and message in the text; `failure` is the client's error.
     """
 
-    def __init__(self, open_stream: Callable[[Cursor], Stream], options: StreamOptions, depth: int) -> None:
+    def __init__(self, epochs: RankEpochs, depth: int) -> None:
         self.failure: BaseException | None = None
         """The error that ended the latest iteration."""
-        self._open_stream = open_stream
-        self._given = options
+        self._state = epochs
         self._depth = depth
-        self._generation = 0
-        self._loaded: Cursor | None = None
-        # The position of the latest iteration, unless an epoch or a state was set since.
-        self._position: Position | None = None
         # The iterator whose `next` runs.
         self._caller: FlightIterator | None = None
-        with open_stream(self._epoch_start()) as stream:
-            self._schema = stream.schema
-            self._length = options.epoch, stream.info.rank_steps
-        self._columns = TensorFlowColumns.of(self._schema, None if options.remainder == "keep" else options.batch_size)
+        options = epochs.options
+        self._columns = TensorFlowColumns.of(epochs.schema, None if options.remainder == "keep" else options.batch_size)
         self._source = self._elements(is_direct=False)
         self._direct = self._elements(is_direct=True)
         Dataset.__init__(self, self._source._variant_tensor)
@@ -142,23 +127,19 @@ class FlightData(Dataset):
     @property
     def epoch(self) -> int:
         """The epoch of the running loop; between loops, that of the next one."""
-        position = self._position
-        return self._given.epoch + (position is not None and position.progress.is_over)
+        return self._state.epoch
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration; that of the running loop until it has finished it."""
-        return self._given.epoch + (self._position is not None and self._position.progress.is_finished)
+        return self._state.next_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, which starts at its first batch.
 
         Does nothing if that iteration is of this epoch anyway, so that a loaded state stays in effect.
         """
-        epoch = integer("epoch", epoch)
-        if epoch != self.next_epoch:
-            self._select(epoch)
-            self._generation += 1
+        self._state.set_epoch(epoch)
 
     def epochs(self, count: int, batches: Iterable[Any] | None = None) -> Epochs[Any]:
         """Iterate over the epochs that are left of `count` in all: pairs of an epoch's number and its batches.
@@ -166,7 +147,7 @@ class FlightData(Dataset):
         After `load_state_dict` the first one is the rest of the interrupted epoch. Leaving an inner loop early ends its
         epoch. `batches` is a dataset derived from this one that yields the batches instead.
         """
-        return Epochs(self, count, self if batches is None else batches, lambda: self._generation)
+        return Epochs(self, count, self if batches is None else batches, lambda: self._state.generation)
 
     def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
         """Return the position after the last batch that the loop has: small, and the same on every rank.
@@ -174,23 +155,12 @@ class FlightData(Dataset):
         A loop over a derived dataset passes `steps`, the number of batches that it has of the current epoch, counted
         from the first one after a `load_state_dict`. At the end of an epoch the position is the start of the next one.
         """
-        position = self._position
-        if steps is not None:
-            steps = integer("steps", steps)
-            taken = 0 if position is None else position.progress.taken
-            if steps > taken:
-                raise ValueError(
-                    f"steps={steps}, but tf.data has taken {taken} batches of epoch {self._given.epoch}: count the "
-                    "steps of the current epoch only"
-                )
-        elif position is not None and not position.is_direct:
+        if steps is None and self._state.is_behind:
             raise RuntimeError(
                 "the loop iterates over a dataset derived from this one, which may have read ahead of it: pass the "
                 "number of batches that the loop has of this epoch, state_dict(steps=…), or iterate over this dataset"
             )
-        if position is not None:
-            return position.cursor(steps).to_dict()
-        return (self._epoch_start() if self._loaded is None else self._loaded).to_dict()
+        return self._state.state_dict(steps=steps)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop had.
@@ -199,25 +169,17 @@ class FlightData(Dataset):
         `forebay.CursorRefused`, a ValueError, for a state that does not fit. The first batch uses the state up: if the
         server does not respond, the next iteration starts at the same position.
         """
-        cursor, given = Cursor.of(state), self._given
-        cursor.check(world_size=given.world_size, batch_size=given.batch_size)
-        cursor.check_sample(given)
-        if cursor.order.remainder != given.remainder:
+        cursor, remainder = Cursor.of(state), self._state.options.remainder
+        if cursor.order.remainder != remainder:
             raise CursorRefused(
                 f"the state was saved with remainder {cursor.order.remainder}, and this dataset's shapes are those of "
-                f"remainder {given.remainder}: make the dataset with the state's"
+                f"remainder {remainder}: make the dataset with the state's"
             )
-        self._select(cursor.epoch)
-        self._given = replace(self._given, **asdict(cursor.order))
-        self._loaded = cursor
-        self._generation += 1
+        self._state.load_state_dict(state)
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch."""
-        if self._length[0] != self.epoch:
-            with self._open_stream(replace(self._epoch_start(), epoch=self.epoch)) as stream:
-                self._length = self.epoch, stream.info.rank_steps
-        return self._length[1]
+        return self._state.info().rank_steps
 
     def __iter__(self) -> Any:
         """Return a `tf.data.Iterator` over the epoch; its first batch opens the stream."""
@@ -245,33 +207,15 @@ class FlightData(Dataset):
         return found.with_options(options)
 
     def _begin(self, *, is_direct: bool) -> tuple[Position, Prefetch[Numbered]]:
-        """Open the stream of the epoch, of the next one if it is finished, or at a loaded state."""
+        """Open the stream of the next iteration, and read ahead."""
         self.failure = None
-        before = Progress() if self._position is None else self._position.progress
-        if before.is_finished:
-            self._select(self._given.epoch + 1)
-        elif before.taken:
-            self._loaded = None
-        stream = self._open_stream(self._epoch_start() if self._loaded is None else self._loaded)
-        if not stream.schema.equals(self._schema):
-            stream.close()
-            raise SchemaDrift("the columns have changed since the dataset was made: make it again")
-        position = self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
+        position, stream = self._state.begin(is_direct=is_direct)
         if is_direct and self._caller is not None:
             self._caller.position = position
         return position, Prefetch(stream, partial(_taken, self._columns), depth=self._depth)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
-
-    def _epoch_start(self) -> Cursor:
-        """Return the cursor at the start of the epoch."""
-        given = self._given
-        return Cursor(given.epoch, 0, given.world_size, resolved(given.order, given.world_size))
-
-    def _select(self, epoch: int) -> None:
-        self._loaded, self._position = None, None
-        self._given = replace(self._given, epoch=epoch)
 
 
 class FlightIterator(OwnedIterator):

@@ -13,14 +13,12 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-# Untyped, as tensorflow is not installed where types are checked.
-import tensorflow  # pyright: ignore
-
 from .arrays import Array, column_of, is_bfloat16
 from .errors import InvalidRequest
+from .framework import framework
 from .stream import Batch
 
-tf = cast(Any, tensorflow)
+tf = framework("tensorflow", extra="tensorflow")
 
 ROW_ID = "__row_id"
 TEXTS = (

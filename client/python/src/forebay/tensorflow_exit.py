@@ -13,11 +13,11 @@ from typing import Any
 from .elements import Elements
 
 # By identity: the list of its references is copied while threads of `tf.data` add to it.
-_live: weakref.WeakValueDictionary[int, Elements] = weakref.WeakValueDictionary()
+_live: weakref.WeakValueDictionary[int, Elements[Any]] = weakref.WeakValueDictionary()
 _has_ended = False
 
 
-def track(elements: Elements) -> Elements:
+def track(elements: Elements[Any]) -> Elements[Any]:
     """Return the batches, which `end_iterators` will end; after it, those of another repetition end at once."""
     _live[id(elements)] = elements
     if _has_ended:

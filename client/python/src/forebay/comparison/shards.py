@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as fs
 
 Location = str | os.PathLike[str]
@@ -67,6 +66,9 @@ def _dataset(location: str) -> Any:
         files, path = system.LocalFileSystem(), os.path.abspath(location)
     if files.get_file_info(path).type == fs.FileType.NotFound:
         raise FileNotFoundError(f"{location}: no such file or folder")
+    # Here, as it imports pandas, which takes longer than all of this package.
+    import pyarrow.dataset as ds
+
     return cast(Any, ds).dataset(path, filesystem=files, format="parquet", partitioning="hive")
 
 

@@ -1,0 +1,176 @@
+"""Which epoch one rank reads next and from where: the state of `ArrayDataset` and of `forebay.tensorflow`.
+
+Opens streams, and starts no threads. Imports no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .client import Client, connect
+from .credentials import Credentials
+from .cursor import Cursor, resolved
+from .elements import Position, Progress
+from .errors import SchemaDrift
+from .fitted import FittedPlan
+from .header import StreamInfo
+from .mixture import Mixture
+from .names import check_keywords
+from .op import in_range
+from .options import DatasetKeywords, StreamOptions, check_rank, integer
+from .plan import Plan
+from .sharding import environment_rank
+from .stream import Stream
+from .targets import check_plan, check_source, check_urls
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# The keywords of a dataset besides the options of a stream, for the error that names the nearest one.
+KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "credentials")
+
+
+@dataclass(frozen=True)
+class RankStreams:
+    """One rank's streams of a dataset under a fitted plan."""
+
+    client: Client
+    open: Callable[[Cursor], Stream]
+    """Opens the stream at a cursor."""
+    options: StreamOptions
+
+
+def rank_streams(
+    function: str,
+    url: str | Sequence[str],
+    name: str | Mixture,
+    plan: Plan | FittedPlan | str,
+    *,
+    filters: str | None,
+    rank: int | None,
+    world_size: int | None,
+    retry_seconds: float,
+    credentials: Credentials | None,
+    **options: Unpack[DatasetKeywords],
+) -> RankStreams:
+    """Check the arguments of a dataset, connect, and fit the plan if necessary.
+
+    Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1.
+    """
+    check_keywords(function, options, [*KEYWORDS, *DatasetKeywords.__annotations__])
+    if (rank is None) != (world_size is None):
+        raise ValueError("pass both rank and world_size, or omit both")
+    check_urls(url)
+    check_source(name)
+    check_plan(plan)
+    rank, world_size = check_rank(*(environment_rank() if rank is None else (rank, world_size)))
+    chosen = StreamOptions(**options, world_size=world_size)
+    client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
+    fitted = client.fitted(name, plan, filters)
+
+    def open_stream(cursor: Cursor) -> Stream:
+        return client.stream(name, fitted, rank=rank, cursor=cursor, **chosen.keywords())
+
+    return RankStreams(client, open_stream, chosen)
+
+
+class RankEpochs:
+    """The epochs of a rank: the one that the next iteration reads, and the position in it."""
+
+    def __init__(self, streams: RankStreams) -> None:
+        self.generation = 0
+        """A number that setting the epoch or loading a state changes."""
+        self._open = streams.open
+        self._given = streams.options
+        self._loaded: Cursor | None = None
+        # The position of the latest iteration, unless an epoch or a state was set since.
+        self._position: Position | None = None
+        with self._open(self._epoch_start()) as stream:
+            self.schema = stream.schema
+            self._info = self._given.epoch, stream.info
+
+    @property
+    def options(self) -> StreamOptions:
+        """The options of the next stream, apart from its position."""
+        return self._given
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the running loop; between loops, that of the next one."""
+        position = self._position
+        return self._given.epoch + (position is not None and position.progress.is_over)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration; that of the running loop until it has finished it."""
+        return self._given.epoch + (self._position is not None and self._position.progress.is_finished)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration, unless it is that one anyway."""
+        epoch = integer("epoch", epoch)
+        if epoch != self.next_epoch:
+            self._select(epoch)
+            self.generation += 1
+
+    def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
+        """Return the position after the last batch taken, or after `steps` batches of this iteration."""
+        position = self._position
+        if steps is not None:
+            steps = integer("steps", steps)
+            taken = 0 if position is None else position.progress.taken
+            if steps > taken:
+                raise ValueError(
+                    f"steps={steps}, but only {taken} batches of epoch {self._given.epoch} were taken: count the "
+                    "steps of the current epoch only"
+                )
+        if position is not None:
+            return position.cursor(steps).to_dict()
+        return (self._epoch_start() if self._loaded is None else self._loaded).to_dict()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the loop of the latest iteration may be behind the batches taken."""
+        return self._position is not None and not self._position.is_direct
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume at the next iteration, after the last batch that the saving loop had."""
+        cursor, given = Cursor.of(state), self._given
+        cursor.check(world_size=given.world_size, batch_size=given.batch_size)
+        cursor.check_sample(given)
+        self._select(cursor.epoch)
+        self._given = replace(self._given, **asdict(cursor.order))
+        self._loaded = cursor
+        self.generation += 1
+
+    def info(self) -> StreamInfo:
+        """Return the description of the whole epoch."""
+        epoch = self.epoch
+        if self._info[0] != epoch:
+            with self._open(replace(self._epoch_start(), epoch=epoch)) as stream:
+                self._info = epoch, stream.info
+        return self._info[1]
+
+    def begin(self, *, is_direct: bool) -> tuple[Position, Stream]:
+        """Open the stream of the epoch, of the next one if it is finished, or at a loaded state."""
+        before = Progress() if self._position is None else self._position.progress
+        if before.is_finished:
+            self._select(self._given.epoch + 1)
+        elif before.taken:
+            self._loaded = None
+        stream = self._open(self._epoch_start() if self._loaded is None else self._loaded)
+        if not stream.schema.equals(self.schema):
+            stream.close()
+            raise SchemaDrift("the columns have changed since the dataset was made: make it again")
+        self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
+        return self._position, stream
+
+    def _epoch_start(self) -> Cursor:
+        """Return the cursor at the start of the epoch."""
+        given = self._given
+        return Cursor(given.epoch, 0, given.world_size, resolved(given.order, given.world_size))
+
+    def _select(self, epoch: int) -> None:
+        self._loaded, self._position = None, None
+        self._given = replace(self._given, epoch=epoch)
