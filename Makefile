@@ -114,7 +114,7 @@ lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licen
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project docs
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project grafana
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --project benches
-	$(BIN)/basedpyright --pythonpath $(BIN)/python --project release
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --project server/deploy/packages
 	server/deploy/lint.sh $(BIN)
 	$(BIN)/python docs/check_words.py
 
@@ -204,7 +204,7 @@ build-all: build ## build forebay-prepare too: SQL over datasets, with all of Da
 	$(CARGO) build --locked --release --package forebay-prepare --bins
 
 dist: $(VENV)/.dist build ## make the wheel, source distribution, archive of programs, checksums and bill of materials in dist/
-	$(BIN)/python release/dist.py --programs $(TARGET)/release --out dist
+	$(BIN)/python server/deploy/packages/dist.py --programs $(TARGET)/release --out dist
 
 clean: ## remove everything that make creates: target/, .venv/, data/, dist/, docs/book/
 	$(CARGO) clean

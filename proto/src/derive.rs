@@ -82,7 +82,6 @@ fn string(text: &str, start: usize) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{
         decode,
         v1::{Derive, Plan, StreamRequest},

@@ -1618,19 +1618,19 @@ impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Explain".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Explain".into() }}
-/// What an epoch takes in the server's cache of finished rows.
+/// What an epoch takes in the server's cache.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CacheExplain {
     /// The size of the cache; 0: the server has none.
     #[prost(uint64, tag = "1")]
     pub limit_bytes: u64,
-    /// Bytes that keep all rows of the epoch.
+    /// Bytes that keep all of the epoch.
     #[prost(uint64, tag = "2")]
     pub needed_bytes: u64,
-    /// Bytes of the row groups of this plan that the cache has now.
+    /// Bytes that the cache has of it now.
     #[prost(uint64, tag = "3")]
     pub cached_bytes: u64,
-    /// Why rows of this plan are never cached; empty: they may be.
+    /// Why nothing of this plan is ever cached; empty: it may be.
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
     /// Whether the cache keeps decompressed pages of the files instead of finished rows, of a source of the mixture at least.

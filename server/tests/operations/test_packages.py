@@ -51,7 +51,7 @@ def make(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     settings.write_text("[bdist_wheel]\ncompression = stored\n")
     command = [
         sys.executable,
-        ROOT / "release/dist.py",
+        ROOT / "server/deploy/packages/dist.py",
         "--programs",
         BUILT,
         "--out",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bill import write_bill
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "client/python"
 PROGRAMS = ("forebay-server", "forebay")
 LIBRARY = "lib_native.so"
