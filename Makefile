@@ -31,7 +31,7 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-spark test-stores test-tensorflow test-frameworks lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
+.PHONY: help demo test test-quick test-ballista test-spark test-stores test-tensorflow test-frameworks lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,13 @@ test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in un
 	$(CARGO) test --locked --workspace --lib --bins
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(QUICK_TESTS)
+
+# The other tests skip these.
+test-ballista: $(VENV)/.test ## run queries on a Ballista cluster and compare with one machine
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	$(CARGO) build --locked --package forebay-prepare --features ballista --bins
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
+	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" $(BIN)/pytest server/tests/ballista
 
 test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
 	$(CARGO) build --locked --workspace --lib --bins --tests
@@ -199,9 +206,12 @@ build: ## build forebay-server, forebay and the Python package's native module i
 	  --exclude forebay-simulation --lib --bins
 	$(call install_native,release)
 
+# Features of forebay-prepare: `ballista` adds the cluster engine, and the programs of a cluster.
+PREPARE_FEATURES ?=
+
 # A separate command, so that the features that DataFusion enables are not those of the server.
-build-all: build ## build forebay-prepare too: SQL over datasets, with all of DataFusion
-	$(CARGO) build --locked --release --package forebay-prepare --bins
+build-all: build ## build forebay-prepare too: SQL over datasets, with all of DataFusion (PREPARE_FEATURES=ballista: on clusters)
+	$(CARGO) build --locked --release --package forebay-prepare --features "$(PREPARE_FEATURES)" --bins
 
 dist: $(VENV)/.dist build ## make the wheel, source distribution, archive of programs, checksums and bill of materials in dist/
 	$(BIN)/python server/deploy/packages/dist.py --programs $(TARGET)/release --out dist

@@ -199,8 +199,10 @@ fn crates_depend_on_lower_layers_only() {
     ] {
         let text = manifest(name);
         let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+        // Optional dependencies belong to a feature that is off by default.
+        let always: Vec<&str> = dependencies.lines().filter(|line| !line.contains("optional = true")).collect();
         for word in forbidden {
-            assert!(!dependencies.lines().any(|line| line.starts_with(word)), "{name} must not depend on {word}");
+            assert!(!always.iter().any(|line| line.starts_with(word)), "{name} must not depend on {word}");
         }
     }
 }

@@ -53,6 +53,14 @@ pub enum PrepareError {
     /// The query failed on its data.
     #[error("the query failed: {0}")]
     Query(String),
+    /// The query failed on the cluster that ran it.
+    #[error("--engine {engine}: {reason}")]
+    Cluster {
+        /// The cluster.
+        engine: String,
+        /// Why.
+        reason: String,
+    },
     /// A signal ended the run.
     #[error("interrupted, nothing was written")]
     Interrupted,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use forebay_settings::{ByteSize, sizes};
 
+use crate::engine_flag::EngineFlag;
+
 /// The smallest memory limit: batches of several partitions must fit.
 const MEMORY_BYTES_FLOOR: u64 = 16 << 20;
 
@@ -60,6 +62,12 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_REPLACE")]
     pub(crate) replace: bool,
 
+    /// Where the query runs: embedded (in this process), or ballista://HOST:PORT (on the cluster of this scheduler, in
+    /// builds with that engine).
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
+    #[arg(long, env = "FOREBAY_ENGINE", value_name = "ENGINE", default_value_t = EngineFlag::Embedded)]
+    pub(crate) engine: EngineFlag,
+
     /// Memory for joins, sorts, groups and encoding. Sorts, groups and joins of large tables spill to disk beyond it.
     #[arg(long, env = "FOREBAY_MEMORY_BYTES", value_name = "SIZE", default_value_t = ByteSize(4 << 30),
           value_parser = sizes(MEMORY_BYTES_FLOOR..=1 << 50))]
@@ -83,7 +91,7 @@ pub struct Flags {
           value_parser = sizes(FILE_BYTES))]
     pub(crate) file_bytes: ByteSize,
 
-    /// Threads of the query; 0: one per core.
+    /// Threads of the query; 0: one per core. On a cluster, partitions of the query; 0: 16.
     #[arg(long, env = "FOREBAY_CPU_THREADS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(crate) cpu_threads: u32,

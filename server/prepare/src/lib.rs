@@ -1,11 +1,15 @@
 //! Prepares datasets with SQL: joins, windows, duplicates and groups, which a stream cannot compute row by row.
 //!
-//! Data flow: `inputs` (→ snapshots) → `sql` (→ plan) → `session` (DataFusion) → `write` (rows → Parquet files) →
-//! `destination` (files → dataset). The server never runs this code: it reads the result like any other dataset.
+//! Data flow: `inputs` (→ snapshots) → `sql` (→ plan) → `engine` (DataFusion in this process by `session`, or on a cluster by
+//! `cluster`) → `write` (rows → Parquet files) → `destination` (files → dataset). The server never runs this code: it reads the result like any other dataset.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "ballista")]
+mod cluster;
 mod destination;
+mod engine;
+mod engine_flag;
 mod error;
 mod flags;
 mod inputs;
@@ -18,11 +22,14 @@ mod progress;
 mod row_groups;
 mod run;
 mod session;
+mod signals;
 mod sql;
 mod sql_position;
 mod table;
 mod write;
 
+#[cfg(feature = "ballista")]
+pub use cluster::{executor, scheduler};
 pub use error::PrepareError;
 pub use flags::Flags;
 pub use owner::stop_with_stdin;

@@ -8,10 +8,7 @@ use std::{
 };
 
 use datafusion::{
-    error::DataFusionError,
-    execution::context::SessionContext,
-    logical_expr::LogicalPlan,
-    physical_plan::{ExecutionPlan, execute_stream},
+    error::DataFusionError, execution::context::SessionContext, logical_expr::LogicalPlan, physical_plan::ExecutionPlan,
 };
 use forebay_server::{
     catalog::{Location, Stores},
@@ -23,6 +20,7 @@ use serde::Serialize;
 
 use crate::{
     destination::{Destination, Existing},
+    engine::Engine,
     error::{PrepareError, cause, of_input, sentence},
     flags::Flags,
     inputs::{self, Input},
@@ -30,7 +28,8 @@ use crate::{
     output_schema,
     parquet_file::WrittenFile,
     progress::Progress,
-    session::{self, Joins, Limits},
+    session::{Joins, Limits},
+    signals::interrupted,
     sql::{self, Query},
     table,
     write::{self, RunError, Shape},
@@ -78,6 +77,7 @@ pub enum Status {
 /// Everything that a run needs.
 struct Job {
     out: String,
+    engine: Engine,
     progress_interval: Duration,
     inputs: Vec<Input>,
     recipe: Recipe,
@@ -97,12 +97,13 @@ struct Written {
 pub async fn run(flags: &Flags) -> Result<Outcome, PrepareError> {
     let started = Instant::now();
     let sql = query_text(flags)?;
+    let engine = Engine::new(&flags.engine)?;
     let mut stores = Stores::new(STORAGE_REQUESTS_MAX);
     let mut destination = Destination::open(&flags.out, &Location::parse("out", &flags.out, &mut stores)?)?;
     let cpu = CpuPool::new(flags.cpu_threads as usize).map_err(|error| PrepareError::Threads(error.to_string()))?;
     let inputs = inputs::open(flags, &mut stores, &cpu).await?;
     check_apart(&destination, &inputs, &flags.out)?;
-    let mut job = Job::new(flags, inputs, sql, cpu.threads())?;
+    let mut job = Job::new(flags, engine, inputs, sql, cpu.threads())?;
     let context = job.open(Joins::Hash, job.limits.threads)?;
     let query = job.plan(&context).await?;
     job.recipe.is_volatile = query.is_volatile;
@@ -191,7 +192,13 @@ fn refusal(existing: &Existing) -> String {
 // === impl Job ===
 
 impl Job {
-    fn new(flags: &Flags, inputs: Vec<Input>, sql: String, threads: usize) -> Result<Self, PrepareError> {
+    fn new(
+        flags: &Flags,
+        engine: Engine,
+        inputs: Vec<Input>,
+        sql: String,
+        threads: usize,
+    ) -> Result<Self, PrepareError> {
         let memory_bytes = usize::try_from(flags.memory_bytes.0).unwrap_or(usize::MAX);
         let spill_directory = flags.spill_dir.clone().unwrap_or_else(env::temp_dir);
         if !spill_directory.is_dir() {
@@ -199,12 +206,14 @@ impl Job {
             return Err(PrepareError::Usage(format!("--spill-dir {shown}: there is no such directory")));
         }
         let (row_group_rows, file_bytes) = (flags.row_group_rows, flags.file_bytes.0);
+        let partitions = engine.partitions(flags.cpu_threads, threads);
         Ok(Self {
             out: flags.out.clone(),
+            engine,
             progress_interval: Duration::from_secs(flags.progress_seconds),
             inputs,
             recipe: Recipe { sql, row_group_rows: u64::from(row_group_rows), file_bytes, is_volatile: false },
-            limits: Limits { memory_bytes, spill_directory, spill_bytes: flags.spill_bytes.0, threads },
+            limits: Limits { memory_bytes, spill_directory, spill_bytes: flags.spill_bytes.0, threads: partitions },
             memory_shown: flags.memory_bytes.to_string(),
             shape: Shape { row_group_rows: row_group_rows as usize, file_bytes, memory_bytes, threads },
         })
@@ -217,8 +226,8 @@ impl Job {
     }
 
     fn open(&self, joins: Joins, threads: usize) -> Result<SessionContext, PrepareError> {
-        session::open(&self.inputs, &Limits { threads, ..self.limits.clone() }, joins)
-            .map_err(|error| self.query_error(&error))
+        let limits = Limits { threads, ..self.limits.clone() };
+        self.engine.session(&self.inputs, &limits, joins).map_err(|error| self.query_error(&error))
     }
 
     async fn plan(&self, context: &SessionContext) -> Result<Query, PrepareError> {
@@ -236,6 +245,7 @@ impl Job {
                 written = self.write_in_memory(shared) => written,
             }
         };
+        self.engine.release().await;
         if written.is_err() {
             destination.discard().await;
         }
@@ -243,8 +253,11 @@ impl Job {
     }
 
     /// Runs the query with hash joins and, if they do not fit the memory, with joins that sort and spill; last, with one
-    /// partition at a time, which leaves each operator the most memory.
+    /// partition at a time, which leaves each operator the most memory. A cluster chooses its joins itself.
     async fn write_in_memory(&self, destination: &mut Destination) -> Result<Written, PrepareError> {
+        if !self.engine.is_embedded() {
+            return self.write(destination, Joins::SortMerge, self.limits.threads).await;
+        }
         let decoded = self.inputs.iter().map(|input| table::decoded_bytes(&input.snapshot)).sum::<u64>();
         let threads = self.limits.threads;
         // Tables larger than the memory rarely fit as hash tables.
@@ -272,12 +285,18 @@ impl Job {
         let progress = Arc::new(Progress::default());
         let disk = Arc::clone(&context.runtime_env().disk_manager);
         let pool = Arc::clone(&context.runtime_env().memory_pool);
-        let rows = execute_stream(Arc::clone(&plan), context.task_ctx()).map_err(|error| self.query_error(&error))?;
+        let written = async {
+            let rows = self.engine.rows(Arc::clone(&plan), &context).await?;
+            write::write(rows, &schema, &staging, self.shape, &pool, &progress).await
+        };
         let outcome = tokio::select! {
-            outcome = write::write(rows, &schema, &staging, self.shape, &pool, &progress) => outcome,
+            outcome = written => outcome,
             () = progress.show(self.progress_interval, || disk.used_disk_space()) => return Err(PrepareError::Interrupted),
         };
-        let files = outcome.map_err(|error| self.run_error(destination, error))?;
+        let files = match outcome {
+            Ok(files) => files,
+            Err(error) => return Err(self.run_error(destination, error).await),
+        };
         inputs::check_unchanged(&self.inputs).await?;
         let manifest = Manifest::new(&self.recipe, &self.inputs, &schema, &staging.relative, &files);
         Ok(Written { manifest, files, spilled_bytes: spilled(plan.as_ref()) })
@@ -292,7 +311,13 @@ impl Job {
         planned.map_err(|error| self.query_error(&error))
     }
 
-    fn run_error(&self, destination: &Destination, error: RunError) -> PrepareError {
+    async fn run_error(&self, destination: &Destination, error: RunError) -> PrepareError {
+        // An executor knows only that its file is another one.
+        if !self.engine.is_embedded()
+            && let Err(changed) = inputs::check_unchanged(&self.inputs).await
+        {
+            return changed;
+        }
         match error {
             RunError::Query(error) => self.query_error(&error),
             RunError::Write(error) => destination.write_error(format!("cannot be written: {}", root_text(&error))),
@@ -302,6 +327,9 @@ impl Job {
 
     fn query_error(&self, error: &DataFusionError) -> PrepareError {
         if let Some(error) = of_input(error) {
+            return error;
+        }
+        if let Some(error) = self.engine.error(error, &self.inputs) {
             return error;
         }
         let root = error.find_root();
@@ -335,19 +363,4 @@ fn root_text(error: &(dyn std::error::Error + 'static)) -> String {
 fn spilled(plan: &dyn ExecutionPlan) -> u64 {
     let own = plan.metrics().and_then(|metrics| metrics.spilled_bytes()).unwrap_or(0) as u64;
     own + plan.children().into_iter().map(|child| spilled(child.as_ref())).sum::<u64>()
-}
-
-/// Waits for SIGINT or SIGTERM.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-        (Ok(mut interrupt), Ok(mut terminate)) => {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        }
-        // Without handlers, a signal ends the process.
-        _ => std::future::pending().await,
-    }
 }

@@ -10,12 +10,15 @@ use datafusion::{
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
         memory_pool::{FairSpillPool, TrackConsumersPool},
         object_store::ObjectStoreUrl,
-        runtime_env::RuntimeEnvBuilder,
+        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     prelude::SessionConfig,
 };
 
-use crate::{inputs::Input, table::SnapshotTable};
+use crate::{
+    inputs::Input,
+    table::{Reads, SnapshotTable},
+};
 
 /// Consumers of memory that an error names.
 const CONSUMERS_SHOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
@@ -54,19 +57,30 @@ pub(crate) enum Joins {
 
 /// Opens a session whose only tables are the inputs.
 pub(crate) fn open(inputs: &[Input], limits: &Limits, joins: Joins) -> Result<SessionContext, DataFusionError> {
-    let pool = TrackConsumersPool::new(FairSpillPool::new(limits.memory_bytes), CONSUMERS_SHOWN);
-    let directories = DiskManagerMode::Directories(vec![limits.spill_directory.clone()]);
-    let disk = DiskManagerBuilder::default().with_mode(directories).with_max_temp_directory_size(limits.spill_bytes);
-    let runtime =
-        RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk).build_arc()?;
-    let context = SessionContext::new_with_config_rt(config(limits, joins), runtime);
+    let context = SessionContext::new_with_config_rt(config(limits, joins), runtime(limits)?);
     for (index, input) in inputs.iter().enumerate() {
         let url = ObjectStoreUrl::parse(format!("input://{index}"))?;
         context.register_object_store(url.as_ref(), Arc::clone(input.snapshot.store().client()));
-        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url);
+        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url, Reads::Here);
         context.register_table(TableReference::bare(input.name.as_str()), Arc::new(table))?;
     }
     Ok(context)
+}
+
+/// The memory pool and the directory of spilled data.
+pub(crate) fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionError> {
+    let pool = TrackConsumersPool::new(FairSpillPool::new(limits.memory_bytes), CONSUMERS_SHOWN);
+    let directories = DiskManagerMode::Directories(vec![limits.spill_directory.clone()]);
+    let disk = DiskManagerBuilder::default().with_mode(directories).with_max_temp_directory_size(limits.spill_bytes);
+    RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk).build_arc()
+}
+
+/// Positions in SQL for errors, and text as plain text.
+pub(crate) fn set_text(config: &mut SessionConfig) {
+    let options = config.options_mut();
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.parquet.schema_force_view_types = false;
 }
 
 fn config(limits: &Limits, joins: Joins) -> SessionConfig {
@@ -75,10 +89,8 @@ fn config(limits: &Limits, joins: Joins) -> SessionConfig {
         .with_target_partitions(limits.threads)
         .with_batch_size(batch_rows.clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX))
         .with_information_schema(false);
+    set_text(&mut config);
     let options = config.options_mut();
-    options.sql_parser.collect_spans = true;
-    options.sql_parser.map_string_types_to_utf8view = false;
-    options.execution.parquet.schema_force_view_types = false;
     let share = limits.memory_bytes / (8 * limits.threads.max(1));
     options.execution.sort_spill_reservation_bytes = share.min(SORT_MERGE_BYTES);
     options.optimizer.prefer_hash_join = joins == Joins::Hash;

@@ -1,4 +1,4 @@
-//! A snapshot as a table of DataFusion. Plans scans only; the reads are in `pinned_reader`.
+//! A snapshot as a table of DataFusion. Plans scans only; the reads are in `pinned_reader`, or on a cluster.
 
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use forebay_server::catalog::{Int96Unit, Snapshot};
+#[cfg(feature = "ballista")]
+use object_store::{ObjectMeta, path::Path};
 
 use crate::pinned_reader::PinnedReaders;
 
@@ -28,21 +30,32 @@ use crate::pinned_reader::PinnedReaders;
 pub(crate) struct SnapshotTable {
     snapshot: Arc<Snapshot>,
     store_url: ObjectStoreUrl,
+    reads: Reads,
     /// The columns of the files, then those of their folders.
     schema: TableSchema,
+}
+
+/// Who reads the files of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reads {
+    /// This process, with the footers that it has.
+    Here,
+    /// Other processes, at the paths that this function gives.
+    #[cfg(feature = "ballista")]
+    Elsewhere(fn(&ObjectMeta) -> Result<Path, DataFusionError>),
 }
 
 // === impl SnapshotTable ===
 
 impl SnapshotTable {
-    /// A table whose store is registered under `store_url`.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, store_url: ObjectStoreUrl) -> Self {
+    /// A table whose store is registered under `store_url` where it is read.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, store_url: ObjectStoreUrl, reads: Reads) -> Self {
         let fields = snapshot.schema().fields().iter().map(Arc::clone).enumerate();
         let (of_folders, of_files): (Vec<_>, Vec<_>) = fields.partition(|(column, _)| snapshot.is_partition(*column));
         let fields = |columns: Vec<(usize, FieldRef)>| columns.into_iter().map(|(_, field)| field).collect::<Vec<_>>();
         let of_files = Schema::new_with_metadata(fields(of_files), snapshot.schema().metadata().clone());
         let schema = TableSchema::builder(Arc::new(of_files)).with_table_partition_cols(fields(of_folders)).build();
-        Self { snapshot, store_url, schema }
+        Self { snapshot, store_url, reads, schema }
     }
 
     /// A file of the snapshot with the values of its folder.
@@ -50,7 +63,13 @@ impl SnapshotTable {
         let values = (0..self.snapshot.schema().fields().len())
             .filter_map(|column| self.snapshot.partition_values(column))
             .map(|values| ScalarValue::try_from_array(values, index));
-        let file = PartitionedFile::new_from_meta(self.snapshot.files()[index].object().clone());
+        let object = self.snapshot.files()[index].object().clone();
+        let object = match self.reads {
+            Reads::Here => object,
+            #[cfg(feature = "ballista")]
+            Reads::Elsewhere(path) => ObjectMeta { location: path(&object)?, ..object },
+        };
+        let file = PartitionedFile::new_from_meta(object);
         Ok(file.with_partition_values(values.collect::<Result<_, _>>()?))
     }
 
@@ -97,9 +116,12 @@ impl TableProvider for SnapshotTable {
             global.coerce_int96 = Some("us".to_owned());
         }
         let options = TableParquetOptions { global, ..TableParquetOptions::default() };
-        let source = ParquetSource::new(self.schema.clone())
-            .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(Arc::new(PinnedReaders::new(&self.snapshot)));
+        let source = ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
+        let source = match self.reads {
+            Reads::Here => source.with_parquet_file_reader_factory(Arc::new(PinnedReaders::new(&self.snapshot))),
+            #[cfg(feature = "ballista")]
+            Reads::Elsewhere(_) => source,
+        };
         let files = (0..self.snapshot.files().len()).map(|index| self.file(index)).collect::<Result<_, _>>()?;
         let groups = FileGroup::new(files).split_files(state.config_options().execution.target_partitions);
         let config = FileScanConfigBuilder::new(self.store_url.clone(), Arc::new(source))

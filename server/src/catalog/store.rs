@@ -97,6 +97,11 @@ impl Store {
         &self.client
     }
 
+    /// Its URL, `/` for the local disk: [`Stores::at`](super::Stores::at) opens it on another machine.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Whether it is a local disk.
     pub fn is_local(&self) -> bool {
         self.disk.is_some()

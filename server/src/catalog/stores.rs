@@ -81,6 +81,17 @@ impl Stores {
         Self { custom: Some(CustomConnector { connector, retry }), ..Self::default() }
     }
 
+    /// The store of a URL that [`Store::url`] gave.
+    pub fn at(&mut self, url: &str) -> Result<Store, String> {
+        if url == "/" {
+            return Ok(Store::local());
+        }
+        match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.strip_suffix('/')?))) {
+            Some((scheme, authority)) => self.of(scheme, authority),
+            None => Err(format!("\"{url}\" is not the URL of a store")),
+        }
+    }
+
     /// The store of a scheme and an authority, the part of a URL before the first slash.
     pub(super) fn of(&mut self, scheme: &str, authority: &str) -> Result<Store, String> {
         let scheme = if scheme == "s3a" { "s3" } else { scheme };

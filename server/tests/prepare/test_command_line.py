@@ -51,6 +51,22 @@ def test_the_program_is_found_next_to_forebay_and_on_the_path(forebay: Path, tmp
     assert ended.stdout.startswith("wrote "), ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("ballista://127.0.0.1:50050", "make build-all PREPARE_FEATURES=ballista"),
+        ("ballista://127.0.0.1", "expected embedded or ballista://HOST:PORT"),
+        ("spark", "expected embedded or ballista://HOST:PORT"),
+    ],
+)
+def test_an_engine_that_the_build_lacks_is_invalid_usage(engine: str, reason: str, tmp_path: Path):
+    ended = run(Path(prepare_binary()), *OPTIONS, str(tmp_path / "out"), "--engine", engine)
+    assert ended.returncode == 2
+    assert engine in ended.stderr
+    assert reason in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_arguments_and_exit_codes_are_those_of_the_program(forebay: Path, tmp_path: Path):
     path = str(Path(prepare_binary()).parent)
     ended = run(forebay, "prepare", "--help", path=path)

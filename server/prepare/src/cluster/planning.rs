@@ -1,0 +1,41 @@
+//! The session that plans queries for a cluster: the inputs as tables, with the settings of Ballista.
+
+use std::sync::Arc;
+
+use ballista_core::{extension::SessionConfigExt, optimizer::ballista_default_optimizer_rules};
+use datafusion::{
+    common::TableReference,
+    error::DataFusionError,
+    execution::{context::SessionContext, session_state::SessionStateBuilder},
+    prelude::SessionConfig,
+};
+
+use super::pins;
+use crate::{
+    inputs::Input,
+    session::{self, Limits},
+    table::{Reads, SnapshotTable},
+};
+
+/// Opens a session whose only tables are the inputs. Its plans have paths with pins, which only executors of Forebay read.
+pub(crate) fn session(inputs: &[Input], limits: &Limits) -> Result<SessionContext, DataFusionError> {
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config(limits.threads))
+        .with_runtime_env(session::runtime(limits)?)
+        .with_optimizer_rules(ballista_default_optimizer_rules())
+        .build();
+    let context = SessionContext::new_with_state(state);
+    for input in inputs {
+        let url = pins::store_url(input.snapshot.store().url())?;
+        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url, Reads::Elsewhere(pins::pinned_path));
+        context.register_table(TableReference::bare(input.name.as_str()), Arc::new(table))?;
+    }
+    Ok(context)
+}
+
+fn config(partitions: usize) -> SessionConfig {
+    let mut config = SessionConfig::new().with_target_partitions(partitions).with_information_schema(false);
+    session::set_text(&mut config);
+    config.upgrade_for_ballista()
+}
