@@ -15,7 +15,7 @@ import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,7 @@ def write(options: argparse.Namespace, paths: list[Path]) -> int:
     sizes = random.integers(options.rows * 3 // 4, options.rows * 5 // 4, options.row_groups)
     # A reader of any page needs the dictionary: numbers that do not repeat have none.
     writers = [
-        pq.ParquetWriter(path, schema(), use_dictionary=["word"], **more)
+        pq.ParquetWriter(path, schema(), use_dictionary=cast(Any, ["word"]), **more)
         for path, more in zip(paths, FILES.values(), strict=True)
     ]
     for rows in sizes.tolist():

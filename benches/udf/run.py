@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def measure(run: dict[str, Any], ways: dict[str, Way], expected: np.ndarray[Any,
 
 
 @contextmanager
-def processes(folder: Path) -> Iterator[tuple[Path, str]]:
+def processes(folder: Path) -> Generator[tuple[Path, str], None, None]:
     """Start one process that serves the function; yields its socket and the function's digest."""
     path = folder / "udf.sock"
     with Functions(["scaling:scaled"], path, processes=1, folder=HERE):
@@ -116,9 +116,9 @@ def calls(path: Path, digest: str, values: np.ndarray[Any, Any]) -> Way:
 
 
 @contextmanager
-def exchanges(folder: Path, path: Path, values: np.ndarray[Any, Any]) -> Iterator[Way]:
+def exchanges(folder: Path, path: Path, values: np.ndarray[Any, Any]) -> Generator[Way, None, None]:
     """Start a server that calls the process; yields the way through an exchange."""
-    pq.write_table(pa.table({"x": values}), folder / "part.parquet")
+    pq.write_table(pa.table({"x": pa.array(values)}), folder / "part.parquet")
     flags = ["--dataset", f"t={folder}/part.parquet", "--state", str(folder / "state"), "--udf", f"scaled=unix:{path}"]
     server = Daemon(*LOOPBACK, *flags)
     plan = fb.Plan(outputs={"x": fb.output(fb.cols("x").udf("scaled"), dtype="FLOAT64")})
@@ -155,7 +155,7 @@ def ask(path: Path, head: dict[str, Any], values: np.ndarray[Any, Any] | None = 
 
 
 @contextmanager
-def spark_ways(folder: Path, values: np.ndarray[Any, Any]) -> Iterator[dict[str, Way]]:
+def spark_ways(folder: Path, values: np.ndarray[Any, Any]) -> Generator[dict[str, Way], None, None]:
     """Start Spark on one core; it ends with the block."""
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import pandas_udf, udf
@@ -171,7 +171,7 @@ def spark_ways(folder: Path, values: np.ndarray[Any, Any]) -> Iterator[dict[str,
             session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(size))
             path = folder / f"{rows}.parquet"
             if not path.exists():
-                pq.write_table(pa.table({"x": values[:rows]}), path)
+                pq.write_table(pa.table({"x": pa.array(values[:rows])}), path)
             frame = session.read.parquet(str(path)).select(function("x").alias("x"))
             return frame.toArrow()["x"].to_numpy()
 

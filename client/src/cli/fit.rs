@@ -7,7 +7,8 @@ use forebay_client::{FitProgress, FitRequest};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
-    failure::Failure, learned_text, output, plan_file, session::Session, show::artifact, stream_options::SampleOptions,
+    failure::Failure, learned_text, output, plan_file::PlanFile, session::Session, show::artifact,
+    stream_options::SampleOptions,
 };
 
 /// Fit a plan to a dataset; `--json > plan.json` saves the fitted plan to a file for version control
@@ -30,19 +31,19 @@ pub(crate) struct Fit {
 
 impl Fit {
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let plan = plan_file::read(&self.plan)?;
+        let file = PlanFile::read(&self.plan)?;
         // Drawn on stderr if that is a terminal.
         let bar = ProgressBar::no_length().with_style(style());
         let request = FitRequest {
             dataset: self.dataset,
-            plan: Some(plan),
+            plan: Some(file.plan.clone()),
             sample: self.sample.sample,
             sample_seed: self.sample.sample_seed,
             refit: self.refit,
         };
         let result = session.client.fit_request(&request, |progress| draw(&bar, progress)).await;
         bar.finish_and_clear();
-        let result = result?;
+        let result = result.map_err(|error| file.located(&error.to_string()).unwrap_or_else(|| error.into()))?;
         for warning in &result.warnings {
             eprintln!("warning: {warning}");
         }

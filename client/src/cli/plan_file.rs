@@ -152,12 +152,12 @@ mod tests {
 
     #[test]
     fn the_formats_have_the_same_plans() {
-        let expected = plan(JSON, Format::Json).unwrap();
-        assert_eq!(expected.derive[0].name, "z");
-        assert_eq!(plan(YAML, Format::Yaml).unwrap(), expected);
-        assert_eq!(plan(TOML, Format::Toml).unwrap(), expected);
-        let formats = ["a.yaml", "a.YML", "a.toml", "a.json", "-", "a"].map(|path| Format::of(Path::new(path)));
         use Format::{Json, Toml, Yaml};
+        let expected = plan(JSON, Json).unwrap();
+        assert_eq!(expected.derive[0].name, "z");
+        assert_eq!(plan(YAML, Yaml).unwrap(), expected);
+        assert_eq!(plan(TOML, Toml).unwrap(), expected);
+        let formats = ["a.yaml", "a.YML", "a.toml", "a.json", "-", "a"].map(|path| Format::of(Path::new(path)));
         assert_eq!(formats, [Yaml, Yaml, Toml, Json, Json, Json]);
     }
 

@@ -30,12 +30,11 @@ pub struct ListedFiles {
 impl ListedFiles {
     /// Reads the partition columns of a listing. Their types, if no schema is pinned, are those that all files agree on.
     pub(super) fn new(dataset: &str, location: Location, listing: Listing) -> Result<Self, CatalogError> {
-        let partitions = match &listing.table {
-            Some(table) => Partitions::of_table(dataset, table)?,
-            None => {
-                let paths = listing.objects.iter().map(|object| listing.relative(&object.location));
-                Partitions::of(dataset, paths, location.schema())?
-            }
+        let partitions = if let Some(table) = &listing.table {
+            Partitions::of_table(dataset, table)?
+        } else {
+            let paths = listing.objects.iter().map(|object| listing.relative(&object.location));
+            Partitions::of(dataset, paths, location.schema())?
         };
         Ok(Self { location, listing, partitions, is_narrowed: false })
     }

@@ -47,7 +47,7 @@ fn condition_on(condition: SqlExpr, short: &str, schema: &Schema) -> Option<Expr
     if !is_lower_case || logical.column_refs().is_empty() {
         return None;
     }
-    let compiled = Expression::of_sql(sql, short.to_owned(), schema).ok()?;
+    let compiled = Expression::of_sql(&sql, short.to_owned(), schema).ok()?;
     let is_boolean = matches!(compiled.field("").data_type(), DataType::Boolean | DataType::Null);
     is_boolean.then_some(compiled)
 }

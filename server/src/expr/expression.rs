@@ -51,14 +51,14 @@ impl Expression {
     /// names are converted to lower case, as in SQL.
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
-        Self::of_sql(parse(text, &short)?, short, schema)
+        Self::of_sql(&parse(text, &short)?, short, schema)
     }
 
     /// The same for a parsed expression; errors call it `short`.
-    pub(super) fn of_sql(sql: ExprWithAlias, short: String, schema: &Schema) -> Result<Self, ExprError> {
-        check_forms(&sql, &short, schema)?;
+    pub(super) fn of_sql(sql: &ExprWithAlias, short: String, schema: &Schema) -> Result<Self, ExprError> {
+        check_forms(sql, &short, schema)?;
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
-        let failed = |error: &DataFusionError| planning_error(&short, &sql, error, schema);
+        let failed = |error: &DataFusionError| planning_error(&short, sql, error, schema);
         let logical = match to_logical(sql.clone(), &df_schema, false) {
             Err(error) if missing_column(&error).is_some() => {
                 to_logical(sql.clone(), &df_schema, true).map_err(|_| failed(&error))?

@@ -50,7 +50,7 @@ class TableStream:
 
     def __getitem__(self, key: Any) -> Any:
         """Return a column by name or index, or a slice of the rows."""
-        return self.read()[key]
+        return cast(Any, self.read())[key]
 
     @property
     def schema(self) -> pa.Schema:

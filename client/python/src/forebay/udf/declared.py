@@ -78,15 +78,15 @@ class Function:
             )
         if isinstance(column, pa.FixedSizeListArray):
             lists = cast(Any, column)
-            values = cast("np.ndarray[Any, Any]", lists.flatten().to_numpy(zero_copy_only=False))
-            return values.reshape(len(column), int(lists.type.list_size))
+            values = lists.flatten().to_numpy(zero_copy_only=False)
+            return cast("np.ndarray[Any, Any]", values.reshape(len(lists), int(lists.type.list_size)))
         return column.to_numpy(zero_copy_only=False)
 
     def _array(self, result: object) -> pa.Array[Any]:
         if isinstance(result, pa.ChunkedArray):
             chunked = cast("pa.ChunkedArray[Any]", result)
-            joined = pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.array([], chunked.type)
-            return cast("pa.Array[Any]", joined)
+            chunks = chunked.chunks or [pa.array([], chunked.type)]
+            return cast("pa.Array[Any]", cast(Any, pa).concat_arrays(chunks))
         if isinstance(result, pa.Array):
             return cast("pa.Array[Any]", result)
         if not isinstance(result, np.ndarray):
@@ -97,7 +97,7 @@ class Function:
             return pa.array(values)
         returns = cast(Any, self.returns)
         if values.ndim == 2 and isinstance(self.returns, pa.FixedSizeListType) and values.shape[1] == returns.list_size:
-            flat = cast("pa.Array[Any]", pa.array(np.ascontiguousarray(values).reshape(-1)))
+            flat = cast("pa.Array[Any]", pa.array(np.ascontiguousarray(values).ravel()))
             if flat.type.equals(returns.value_type):
                 return cast("pa.Array[Any]", cast(Any, pa.FixedSizeListArray).from_arrays(flat, type=returns))
         raise ResultError(
