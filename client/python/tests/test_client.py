@@ -292,3 +292,9 @@ def test_stopped_server_is_unavailable(serve: Serve, tiny_folder: object):
         server.process.wait()
         with pytest.raises(fb.Unavailable):
             client.datasets()
+
+
+def test_map_batches_opens_the_stream(client: fb.Client):
+    plan = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
+    sums = client.map_batches(lambda batch: int(batch["id"].sum()), "tiny", plan, batch_size=40)
+    assert list(sums) == [sum(range(40)), sum(range(40, 80)), sum(range(80, 100))]

@@ -1527,7 +1527,7 @@ impl ::prost::Name for ColumnLengths {
 const NAME: &'static str = "ColumnLengths";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnLengths".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnLengths".into() }}
-/// Result of the action "explain", whose body is a StreamRequest: the cost of an epoch, computed from footers alone.
+/// Result of the action "explain", whose body is a StreamRequest: the cost of an epoch, computed from footers and page indexes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Explain {
     #[prost(string, tag = "1")]
@@ -1554,7 +1554,7 @@ pub struct Explain {
     /// Compressed bytes of the columns to read, each row group with passing rows once.
     #[prost(uint64, tag = "9")]
     pub stored_bytes: u64,
-    /// Compressed bytes that all ranks read: a row group that spans two lanes is read by both.
+    /// Compressed bytes that all ranks read. Lanes that share a row group read the pages with their rows, or all pages without an index.
     #[prost(uint64, tag = "10")]
     pub read_bytes: u64,
     /// read_bytes / stored_bytes.

@@ -66,7 +66,9 @@ impl Take {
             snapshot: message.snapshot.clone(),
             ..v1::StreamRequest::default()
         };
-        Ok(Self { request: Request::check(&request)?, by, numbers: numbers.to_vec() })
+        let mut request = Request::check(&request)?;
+        request.numbers_rows |= by == TakeBy::RowIds;
+        Ok(Self { request, by, numbers: numbers.to_vec() })
     }
 
     /// Checks that there is a row of each number, of `rows` rows.

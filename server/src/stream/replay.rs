@@ -1,6 +1,6 @@
 //! The rows of one batch: streams it again with row ids, and maps these to files, row groups and rows.
 
-use std::sync::Arc;
+use std::{collections::HashMap, slice, sync::Arc};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_proto::v1;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     budget::Reservation,
-    catalog::Snapshot,
+    catalog::{CatalogError, RowGroup, Snapshot, is_narrowed},
     plan::{PlanError, ROW_ID, Request},
 };
 
@@ -36,6 +36,9 @@ pub struct Replayed {
     ids: Vec<u64>,
     /// The source of each row of a mixture; empty for one dataset.
     sources: Vec<usize>,
+    /// Of each source of which a filter keeps some files: the number of each row group's first row among those of all
+    /// files.
+    numbers: Vec<Option<Vec<u64>>>,
     /// Memory of the ids and of one part.
     _memory: Reservation,
 }
@@ -55,12 +58,13 @@ impl Replayed {
 
     fn row(&self, index: usize, id: u64, padding: bool) -> v1::ReplayRow {
         let source = self.sources.get(index).copied().unwrap_or(0);
+        let numbers = self.numbers.get(source).and_then(Option::as_deref);
         match self.prepared.mixture.as_ref().and_then(|mixture| mixture.sources.get(source)) {
-            None => source_of(&self.prepared.snapshot, id, padding),
+            None => source_of(&self.prepared.snapshot, numbers, id, padding),
             Some(prepared) => v1::ReplayRow {
                 dataset: prepared.request.dataset.clone(),
                 source: source as u32,
-                ..source_of(&prepared.snapshot, id, padding)
+                ..source_of(&prepared.snapshot, numbers, id, padding)
             },
         }
     }
@@ -103,17 +107,49 @@ pub(super) async fn replay(
     let batch_rows = first..first + batch.header.rows;
     let sources = prepared.mixture.as_ref().map(|mixture| mixture::sources_of(&prepared, mixture, &share, batch_rows));
     let (ids, sources) = (ids.unwrap_or_default(), sources.unwrap_or_default());
-    Ok(Replayed { prepared, request, header: batch.header, ids, sources, _memory: memory })
+    let of_sources = prepared.mixture.as_ref().map_or(slice::from_ref(&prepared), |mixture| mixture.sources.as_slice());
+    let mut numbers = Vec::with_capacity(of_sources.len());
+    for source in of_sources {
+        numbers.push(first_rows(environment, &source.snapshot).await?);
+    }
+    Ok(Replayed { prepared, request, header: batch.header, ids, sources, numbers, _memory: memory })
 }
 
-fn source_of(snapshot: &Snapshot, row_id: u64, padding: bool) -> v1::ReplayRow {
+/// The numbers of the first rows of a snapshot's row groups among the rows of all files, if it has only some of them.
+async fn first_rows(environment: &Environment, kept: &Arc<Snapshot>) -> Result<Option<Vec<u64>>, StreamError> {
+    if !is_narrowed(kept.digest()) {
+        return Ok(None);
+    }
+    let all = environment.catalog.dataset(kept.dataset())?.present().await?;
+    let kept = Arc::clone(kept);
+    let found = environment.cpu.run(move || {
+        let place = |snapshot: &Snapshot, group: &RowGroup| {
+            let rows = group.rows.end - group.rows.start;
+            (snapshot.file_of(group).display().to_owned(), group.index_in_file, rows)
+        };
+        let starts: HashMap<_, _> =
+            all.row_groups().iter().map(|group| (place(&all, group), group.rows.start)).collect();
+        let numbers = kept.row_groups().iter().map(|group| starts.get(&place(&kept, group)).copied());
+        let numbers: Option<Vec<u64>> = numbers.collect();
+        numbers.ok_or_else(|| CatalogError::Changed {
+            dataset: kept.dataset().to_owned(),
+            reason: "its files are no longer those of the stream".to_owned(),
+        })
+    });
+    Ok(Some(found.await??))
+}
+
+/// Where a row is. `numbers` has the first row of each row group among those of all files, if the snapshot lacks some.
+fn source_of(snapshot: &Snapshot, numbers: Option<&[u64]>, row: u64, padding: bool) -> v1::ReplayRow {
     let groups = snapshot.row_groups();
-    let group = &groups[groups.partition_point(|group| group.rows.end <= row_id)];
+    let index = groups.partition_point(|group| group.rows.end <= row);
+    let group = &groups[index];
+    let first = numbers.map_or(group.rows.start, |numbers| numbers[index]);
     v1::ReplayRow {
         file: snapshot.file_of(group).display().to_owned(),
         row_group: group.index_in_file as u64,
-        row: snapshot.stored_row(group, row_id),
-        row_id,
+        row: snapshot.stored_row(group, row),
+        row_id: first + (row - group.rows.start),
         padding,
         ..v1::ReplayRow::default()
     }

@@ -233,6 +233,26 @@ def test_fits_explain_replay_and_groups_use_the_same_files(client: fl.FlightClie
     assert sizes == [len(DAYS) * ROWS] * len(CITIES)
 
 
+def test_row_ids_of_a_replay_are_those_of_all_files(client: fl.FlightClient):
+    request = {"dataset": "t", "plan": plan_of(stored("id"), filter="hour = 7"), "batch_size": 16, "seed": 4}
+    replayed = act(client, "replay", {"stream": {**request, "shuffle": True}, "rank": 0, "step": 1})
+    numbers = [row["row_id"] for row in replayed["rows"]]
+    whole = {row["__row_id"]: row["id"] for row in read(client, {**request, "with_row_ids": True})}
+    (batch,) = client.do_get(fl.Ticket(base64.b64decode(replayed["ticket"]))).read_all().to_batches()[:1]
+    ids = batch["id"].to_pylist()
+    assert [whole[number] for number in numbers] == ids
+    for plan in (request["plan"], plan_of(stored("id"))):
+        body = json.dumps({"dataset": "t", "plan": plan, "row_ids": numbers}).encode()
+        (taken,) = client.do_action(fl.Action("take", body))
+        assert pa.ipc.open_stream(taken.body).read_all()["id"].to_pylist() == ids
+    body = json.dumps({"dataset": "t", "plan": request["plan"], "row_ids": [0], "snapshot": replayed["snapshot"]})
+    with pytest.raises(pa.ArrowInvalid, match="snapshot: it has only the files"):
+        list(client.do_action(fl.Action("take", body.encode())))
+    positions = json.dumps({"dataset": "t", "plan": request["plan"], "positions": list(range(40))}).encode()
+    (taken,) = client.do_action(fl.Action("take", positions))
+    assert pa.ipc.open_stream(taken.body).read_all()["id"].to_pylist() == [whole[number] for number in sorted(whole)][:40]
+
+
 def test_sources_of_a_mixture_are_narrowed_each_by_its_filter(client: fl.FlightClient):
     def source(day: dt.date, weight: float) -> dict[str, Any]:
         plan = plan_of(stored("id", "day"), filter=f"day = DATE '{day}'")
@@ -355,7 +375,6 @@ def test_only_one_folder_is_read_by_every_call(many: Path, start: Callable[..., 
         act(client, "explain", request)
         fit(client, "t", {"outputs": stored("id"), "filter": KEPT})
         assert sorted(row["id"] for row in read(client, {**request, "epoch": 1, "seed": 2})) == OF_DAY_7
-        act(client, "replay", {"stream": request, "rank": 1, "step": 2})
         assert footers(started) == FILES_OF_FOLDER
         assert gets(started) <= 8 * FILES_OF_FOLDER
         # All footers except those that are known.
@@ -367,6 +386,9 @@ def test_only_one_folder_is_read_by_every_call(many: Path, start: Callable[..., 
         before = gets(started)
         assert info(client, stream_of("day = 8")).total_records == FILES_OF_FOLDER * 3
         assert gets(started) == before
+        # So has a replay, which numbers the rows of all files.
+        act(client, "replay", {"stream": request, "rank": 1, "step": 2})
+        assert footers(started) == FOLDERS * FILES_OF_FOLDER
 
 
 def test_an_epoch_resumes_on_another_server_and_at_another_world_size(many: Path, start: Callable[..., Daemon]):

@@ -6,8 +6,8 @@ Exchanges JSON messages over Arrow Flight. Imports no torch, and starts no proce
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from .groups import Group, grouping, read_groups
 from .header import StreamInfo
 from .hints import explained
 from .looking import Looking
+from .map_batches import MappedBatches, map_batches
 from .mixture import Mixture, check_fitted
 from .op import in_range
 from .options import StreamOptions, check_rank, check_stream_keywords, integer, normalized_sample
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .options import StreamKeywords
+
+Result = TypeVar("Result")
 
 
 def connect(
@@ -273,6 +276,18 @@ class Client(Looking):
             batch_size=chosen.batch_size,
             order=chosen.order,
         )
+
+    def map_batches(
+        self,
+        function: Callable[[Batch], Result],
+        dataset: str | Mixture,
+        plan: Plan | FittedPlan | str,
+        *,
+        rank: int = 0,
+        **options: Unpack[StreamKeywords],
+    ) -> MappedBatches[Batch, Result]:
+        """Open a stream (`stream`) and apply a function to each of its batches, in this process and in order."""
+        return map_batches(self.stream(dataset, plan, rank=rank, **options), function)
 
     def groups(
         self,

@@ -17,7 +17,7 @@ struct Open {
 
 enum Items {
     List(Vec<Node>),
-    /// With the name whose value comes next.
+    /// With the name of the next value.
     Map(Vec<Entry>, Option<(String, Position)>),
 }
 

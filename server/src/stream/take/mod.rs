@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     budget::Reservation,
+    catalog::is_narrowed,
     metrics::{Stage, StageTimes},
-    plan::{Take, TakeBy},
+    plan::{PlanError, Take, TakeBy},
 };
 use read::BatchReader;
 use targets::Targets;
@@ -48,6 +49,11 @@ impl PreparedTake {
         message: &v1::TakeRequest,
     ) -> Result<Self, StreamError> {
         let take = Take::check(message)?;
+        if take.by == TakeBy::RowIds && is_narrowed(&message.snapshot) {
+            let reason = "it has only the files that the filter of a stream keeps, and row_ids count the rows of all files: \
+                          leave it out";
+            return Err(PlanError::field("snapshot", reason).into());
+        }
         let prepared = match take.by {
             TakeBy::RowIds => resolver.prepare_stored(take.request.clone()).await?,
             TakeBy::Positions => resolver.prepare(take.request.clone()).await?,
