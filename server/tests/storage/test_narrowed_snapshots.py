@@ -250,7 +250,9 @@ def test_row_ids_of_a_replay_are_those_of_all_files(client: fl.FlightClient):
         list(client.do_action(fl.Action("take", body.encode())))
     positions = json.dumps({"dataset": "t", "plan": request["plan"], "positions": list(range(40))}).encode()
     (taken,) = client.do_action(fl.Action("take", positions))
-    assert pa.ipc.open_stream(taken.body).read_all()["id"].to_pylist() == [whole[number] for number in sorted(whole)][:40]
+    assert (
+        pa.ipc.open_stream(taken.body).read_all()["id"].to_pylist() == [whole[number] for number in sorted(whole)][:40]
+    )
 
 
 def test_sources_of_a_mixture_are_narrowed_each_by_its_filter(client: fl.FlightClient):

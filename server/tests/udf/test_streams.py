@@ -234,3 +234,16 @@ def test_a_column_of_the_name_of_a_result_is_rejected(tmp_path: Path, functions:
             rows(client, outputs(o=fb.cols("text").udf("length")))
     finally:
         server.stop()
+
+
+def test_taken_rows_have_the_results_of_the_stream(client: fb.Client):
+    plan = outputs(
+        length=fb.output(fb.cols("text").udf("length"), dtype="INT64"), slug=fb.cols("text").udf("slug").vocab()
+    )
+    for chosen in (plan, plan.with_filter("id % 3 = 1")):
+        fitted = client.fit("t", chosen)
+        expected = rows(client, fitted, with_row_ids=True)
+        numbers = expected["__row_id"][[5, 0, 300, 5, 17]]
+        taken = client.take("t", fitted, numbers)
+        for name in ("id", "length", "slug"):
+            assert taken[name].tolist() == expected[name][[5, 0, 300, 5, 17]].tolist(), name
