@@ -7,14 +7,16 @@ no stream uses. If one stays in use, all calls of the child raise `ForkedInUse`.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from .errors import ForkedInUse
 
@@ -23,8 +25,12 @@ SHUTDOWN_SECONDS = 2.0
 # Seconds for other native threads to pause; those of a computation may not.
 SETTLE_SECONDS = 0.5
 SETTLED_POLLS = 5
+# Seconds for other threads to finish their imports, and how often calls that begin meanwhile are waited for.
+IMPORT_SECONDS = 10.0
+IMPORT_ROUNDS = 3
 POLL_SECONDS = 0.001
 TASKS = Path("/proc/self/task")
+_bootstrap: Any = getattr(importlib, "_bootstrap", None)
 # Names of gRPC's threads, cut to 15 characters.
 # `grpc_shutdown` ends the others, with a lock.
 GRPC_THREADS = ("event_engine", "grpc_global_tim", "grpc_shutdown", "lifeguard")
@@ -83,8 +89,30 @@ _channels: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionar
 
 
 def _before() -> None:
-    _drop_idle()
-    _State.is_in_use = _is_in_use()
+    for _ in range(IMPORT_ROUNDS):
+        _await_imports()
+        _drop_idle()
+        _State.is_in_use = _is_in_use()
+        if not _is_importing():
+            return
+
+
+def _await_imports() -> None:
+    """Wait until no other thread imports a module, such as pandas, which pyarrow imports when it needs it.
+
+    A child inherits the lock of such a module, and waits for it in its own import.
+    """
+    deadline = time.monotonic() + IMPORT_SECONDS
+    while _is_importing() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+def _is_importing() -> bool:
+    """Return whether another thread imports a module."""
+    locks = cast("dict[str, Callable[[], object]]", getattr(_bootstrap, "_module_locks", {}))
+    # A copy in one step, as other threads add to it.
+    owners = (getattr(reference(), "owner", None) for reference in list(locks.values()))
+    return any(owner is not None and owner != threading.get_ident() for owner in owners)
 
 
 def _drop_idle() -> None:
