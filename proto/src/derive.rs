@@ -41,8 +41,9 @@ fn list(text: &str, after_key: usize) -> Option<(usize, usize, String)> {
         let value = symbol(text, name.1, ':')?;
         let expr = string(text, space(text, value))?;
         list.push_str(&text[at..name.0]);
-        list.push_str(&format!("{{\"name\":{}", &text[name.0..name.1]));
-        list.push_str(&format!(",\"expr\":{}}}", &text[value..expr.1]));
+        for piece in ["{\"name\":", &text[name.0..name.1], ",\"expr\":", &text[value..expr.1], "}"] {
+            list.push_str(piece);
+        }
         let end = space(text, expr.1);
         list.push_str(&text[expr.1..end]);
         at = end + 1;

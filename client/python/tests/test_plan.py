@@ -165,7 +165,7 @@ def test_needs_fit_lists_unfitted_ops(columns: fb.Columns, needs: bool):
         (lambda: fb.cols("a").hash_bucket(0), "from 1"),
         (lambda: fb.cols("a").one_hot(), "pass size"),
         (lambda: fb.cols("a", "b").as_stored(), "single column"),
-        (lambda: fb.cols("a").log1p().as_stored(), "no other op"),
+        (lambda: fb.cols("a").log1p().as_stored(), "no op other than udf"),
         (lambda: fb.cols("a").as_stored().log1p(), "no other ops"),
         (lambda: fb.output([]), "at least one part"),
         (lambda: fb.output("a"), "chains"),

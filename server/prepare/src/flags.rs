@@ -64,7 +64,6 @@ pub struct Flags {
 
     /// Where the query runs: embedded (in this process), or ballista://HOST:PORT (on the cluster of this scheduler, in
     /// builds with that engine).
-    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(long, env = "FOREBAY_ENGINE", value_name = "ENGINE", default_value_t = EngineFlag::Embedded)]
     pub(crate) engine: EngineFlag,
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay_pages::ColumnChunk;
 
-use super::contents::{Contents, Kept, lock};
+use super::contents::{CachedValue, Contents, lock};
 
 /// The column chunks of one snapshot for one stream. While it exists, they are not evicted.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl CachedChunks {
     pub fn get(&self, index: usize, file: &str) -> Option<Arc<ColumnChunk>> {
         let mut contents = lock(&self.contents);
         match contents.get(&self.key, index)? {
-            (Kept::Chunk(chunk), known) if known == file => Some(Arc::clone(chunk)),
+            (CachedValue::Chunk(chunk), known) if known == file => Some(Arc::clone(chunk)),
             _ => {
                 contents.evict(&self.key, index);
                 None
@@ -50,7 +50,7 @@ impl CachedChunks {
         let mut contents = lock(&self.contents);
         // Another stream may have taken the room meanwhile.
         if contents.makes_room(&self.key, entry, self.reader) {
-            contents.insert(&self.key, entry, file, Kept::Chunk(Arc::clone(&unpacked)));
+            contents.insert(&self.key, entry, file, CachedValue::Chunk(Arc::clone(&unpacked)));
         }
         Some(unpacked)
     }

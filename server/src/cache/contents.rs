@@ -32,7 +32,7 @@ pub(super) struct Contents {
 
 /// An admitted entry.
 #[derive(Clone, Debug)]
-pub(super) enum Kept {
+pub(super) enum CachedValue {
     /// The finished rows of a row group.
     Rows(Arc<CachedGroup>),
     /// A column chunk with its pages decompressed.
@@ -42,7 +42,7 @@ pub(super) enum Kept {
 /// What is kept under one key.
 #[derive(Debug, Default)]
 struct KeptKey {
-    entries: BTreeMap<usize, Entry>,
+    entries: BTreeMap<usize, CacheEntry>,
     bytes: u64,
     /// Open readers.
     readers: usize,
@@ -53,10 +53,10 @@ struct KeptKey {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     /// The state of the file that it is from.
     file: String,
-    kept: Kept,
+    kept: CachedValue,
     bytes: u64,
 }
 
@@ -106,7 +106,7 @@ impl Contents {
     }
 
     /// The entry of a key with an index, and the state of the file that it is from.
-    pub(super) fn get(&self, key: &str, index: usize) -> Option<(&Kept, &str)> {
+    pub(super) fn get(&self, key: &str, index: usize) -> Option<(&CachedValue, &str)> {
         self.keys.get(key)?.entries.get(&index).map(|entry| (&entry.kept, entry.file.as_str()))
     }
 
@@ -139,12 +139,12 @@ impl Contents {
     }
 
     /// Adds an entry for which [`Self::makes_room`] made room.
-    pub(super) fn insert(&mut self, key: &str, (index, bytes): (usize, u64), file: &str, kept: Kept) {
+    pub(super) fn insert(&mut self, key: &str, (index, bytes): (usize, u64), file: &str, kept: CachedValue) {
         let Some(of_key) = self.keys.get_mut(key) else { return };
         of_key.requested.remove(&index);
         of_key.bytes += bytes;
         self.used += bytes;
-        let replaced = of_key.entries.insert(index, Entry { file: file.to_owned(), kept, bytes });
+        let replaced = of_key.entries.insert(index, CacheEntry { file: file.to_owned(), kept, bytes });
         if let Some(replaced) = replaced {
             of_key.bytes -= replaced.bytes;
             self.used -= replaced.bytes;
@@ -155,7 +155,7 @@ impl Contents {
     pub(super) fn evict(&mut self, key: &str, index: usize) {
         let Some(of_key) = self.keys.get_mut(key) else { return };
         let Some(evicted) = of_key.entries.remove(&index) else { return };
-        if let Kept::Rows(group) = &evicted.kept {
+        if let CachedValue::Rows(group) = &evicted.kept {
             group.offer_to_disk();
         }
         of_key.bytes -= evicted.bytes;

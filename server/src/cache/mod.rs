@@ -24,7 +24,7 @@ mod group;
 use std::sync::{Arc, Mutex};
 
 pub use chunks::CachedChunks;
-use contents::{Contents, Kept, lock};
+use contents::{CachedValue, Contents, lock};
 pub use disk::{CacheDirError, DiskTier};
 pub use group::{CachedGroup, ChunkClaim, GroupChunks};
 
@@ -95,9 +95,9 @@ impl PlanRows {
     pub fn group(&self, index: usize, file: &str, chunks: &GroupChunks) -> Option<Arc<CachedGroup>> {
         let mut contents = lock(&self.contents);
         match contents.get(&self.key, index) {
-            Some((Kept::Rows(group), known)) if known == file => return Some(Arc::clone(group)),
+            Some((CachedValue::Rows(group), known)) if known == file => return Some(Arc::clone(group)),
             // Streams of the other state still read it.
-            Some((Kept::Rows(group), _)) if Arc::strong_count(group) > 1 => return None,
+            Some((CachedValue::Rows(group), _)) if Arc::strong_count(group) > 1 => return None,
             Some(_) => contents.evict(&self.key, index),
             None => {}
         }
@@ -112,7 +112,7 @@ impl PlanRows {
             return Some(Arc::new(CachedGroup::new(chunks, Some(disk), false)));
         }
         let group = Arc::new(CachedGroup::new(chunks, disk, true));
-        contents.insert(&self.key, (index, bytes), file, Kept::Rows(Arc::clone(&group)));
+        contents.insert(&self.key, (index, bytes), file, CachedValue::Rows(Arc::clone(&group)));
         Some(group)
     }
 }

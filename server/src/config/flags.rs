@@ -70,7 +70,7 @@ pub struct Flags {
     pub(super) view: Vec<String>,
 
     /// A Python function that plans may call (op udf): its name, and the Unix socket of the processes that serve it,
-    /// such as words=unix:/run/words.sock (python -m forebay.udf module:words --listen unix:/run/words.sock). May be
+    /// such as words=unix:/run/words.sock (`python -m forebay.udf module:words --listen unix:/run/words.sock`). May be
     /// repeated.
     #[arg(long, env = "FOREBAY_UDF", value_name = "NAME=unix:PATH", value_delimiter = '\n')]
     pub(super) udf: Vec<String>,

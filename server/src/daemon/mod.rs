@@ -158,12 +158,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     streams.catalog().check_paths()?;
     opening::open(streams.catalog().datasets()).await;
-    for listener in &listeners {
-        say(&listener.announcement());
-    }
-    if let Some(listener) = &metrics_listener {
-        say(&format!("metrics on {}", listener.url()));
-    }
+    announce(&listeners, metrics_listener.as_ref());
 
     let certificates = tls.clone();
     let reloader = Reloader { streams: Arc::clone(&streams), views, cpu: cpu.clone(), auth, tls, values };
@@ -193,6 +188,16 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let _ = time::timeout(CLOSE_TIME, shutdown.idle()).await;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Prints the addresses of the server.
+fn announce(listeners: &[Listener], metrics: Option<&MetricsListener>) {
+    for listener in listeners {
+        say(&listener.announcement());
+    }
+    if let Some(listener) = metrics {
+        say(&format!("metrics on {}", listener.url()));
+    }
 }
 
 /// Opens the disk tier of the cache, whose files may be many.

@@ -157,7 +157,9 @@ impl Opening<'_> {
         let size = file.object().size;
         let of_part = |part: Part| {
             let mut reads = reads::leaf_reads(snapshot, row_group, projection, &part, (&self.rows, pages));
-            reads.iter_mut().for_each(|read| read.is_cached = self.is_cached(read.leaf));
+            for read in &mut reads {
+                read.is_cached = self.is_cached(read.leaf);
+            }
             let is_invalid = |read: &&LeafRead| read.chunk.is_empty() || read.chunk.end > size;
             match reads.iter().find(is_invalid).filter(|_| file.arrow().is_none()) {
                 None => Ok((part, reads)),

@@ -101,8 +101,11 @@ impl ChunkPages {
     }
 }
 
-/// The offset, size and first row of each page; `None` without the list of them.
-fn locations(index: &[u8]) -> Result<Option<Vec<(u64, u64, u64)>>, InvalidThrift> {
+/// The offset, size and first row of a page.
+type StoredLocation = (u64, u64, u64);
+
+/// The location of each page; `None` without the list of them.
+fn locations(index: &[u8]) -> Result<Option<Vec<StoredLocation>>, InvalidThrift> {
     let (mut reader, mut last, mut found) = (CompactReader::new(index), 0, None);
     while let Some((field, kind)) = reader.field(&mut last)? {
         if field != LOCATIONS {
@@ -118,7 +121,7 @@ fn locations(index: &[u8]) -> Result<Option<Vec<(u64, u64, u64)>>, InvalidThrift
     Ok(found)
 }
 
-fn location(reader: &mut CompactReader) -> Result<(u64, u64, u64), InvalidThrift> {
+fn location(reader: &mut CompactReader) -> Result<StoredLocation, InvalidThrift> {
     let (mut fields, mut last) = ([None; 4], 0);
     while let Some((field, kind)) = reader.field(&mut last)? {
         match (field, kind) {
@@ -230,7 +233,8 @@ mod tests {
 
     #[test]
     fn an_index_that_does_not_fit_its_chunk_is_not_used() {
-        let cases: [(&str, &[(i64, i64, i64)]); 11] = [
+        type Case = (&'static str, &'static [(i64, i64, i64)]);
+        let cases: [Case; 11] = [
             ("no pages", &[]),
             ("before the chunk", &[(90, 70, 0)]),
             ("ends before the chunk", &[(110, 49, 0)]),

@@ -46,11 +46,11 @@ impl Channel {
         const SCHEMA_BYTES_MAX: u64 = 1 << 20;
         let described = time::timeout(DESCRIBE_TIME, async {
             let mut stream = self.send(&FunctionRequest::Describe(&self.name), &[]).await?;
-            let lengths = frame::receive_lengths(&mut stream).await.map_err(|error| self.broken(error))?;
+            let lengths = frame::receive_lengths(&mut stream).await.map_err(|error| self.broken(&error))?;
             if lengths.body > SCHEMA_BYTES_MAX {
                 return Err(self.protocol(format!("its schema has {} bytes", lengths.body)));
             }
-            frame::receive(&mut stream, lengths).await.map_err(|error| self.broken(error))
+            frame::receive(&mut stream, lengths).await.map_err(|error| self.broken(&error))
         });
         let Ok(described) = described.await else {
             return Err(self.protocol(format!("no answer within {} s", DESCRIBE_TIME.as_secs())));
@@ -76,13 +76,13 @@ impl Channel {
             return Err(self.too_large("a call", batch.len() as u64));
         }
         let mut stream = self.send(&FunctionRequest::Call { call: &self.name, digest }, batch).await?;
-        let lengths = frame::receive_lengths(&mut stream).await.map_err(|error| self.broken(error))?;
+        let lengths = frame::receive_lengths(&mut stream).await.map_err(|error| self.broken(&error))?;
         if lengths.body > BODY_BYTES_MAX {
             return Err(self.too_large("a result", lengths.body));
         }
         let held = budget.reserve(lengths.body.saturating_mul(BODY_COPIES));
         let held = held.map_err(|source| UdfError::Memory { name: self.name.clone(), source })?;
-        match frame::receive(&mut stream, lengths).await.map_err(|error| self.broken(error))? {
+        match frame::receive(&mut stream, lengths).await.map_err(|error| self.broken(&error))? {
             (FunctionAnswer::Ok(succeeded), bytes) => {
                 tracing::trace!(function = self.name, seconds = succeeded.seconds, "function returned");
                 Ok(ResultBody { bytes, held })
@@ -102,12 +102,12 @@ impl Channel {
         match frame::send(&mut stream, request, body).await {
             Ok(()) => Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(stream),
-            Err(error) => Err(self.broken(error)),
+            Err(error) => Err(self.broken(&error)),
         }
     }
 
     /// The error of a connection that broke: its process died.
-    fn broken(&self, error: io::Error) -> UdfError {
+    fn broken(&self, error: &io::Error) -> UdfError {
         let name = self.name.clone();
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {

@@ -166,7 +166,7 @@ impl Function {
         let _permit = self.permits.acquire().await;
         let rows = columns[0].len();
         let schema = Arc::clone(&self.arguments);
-        let encoded = self.channel.cpu.run(move || encode(schema, &columns)).await?;
+        let encoded = self.channel.cpu.run(move || encode(&schema, &columns)).await?;
         let encoded = encoded.map_err(|error| self.wrong(&error))?;
         let body = self.channel.call(&self.digest, &encoded, budget).await?;
         let returns = Arc::clone(&self.returns);
@@ -183,7 +183,7 @@ impl Function {
 }
 
 /// A batch of arguments in Arrow IPC; columns are converted to the types of the arguments.
-fn encode(schema: SchemaRef, columns: &[ArrayRef]) -> Result<Vec<u8>, ArrowError> {
+fn encode(schema: &SchemaRef, columns: &[ArrayRef]) -> Result<Vec<u8>, ArrowError> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let converted = columns.iter().zip(schema.fields()).map(|(column, field)| {
         if column.data_type() == field.data_type() {
@@ -191,8 +191,8 @@ fn encode(schema: SchemaRef, columns: &[ArrayRef]) -> Result<Vec<u8>, ArrowError
         }
         cast_with_options(column, field.data_type(), &options)
     });
-    let batch = RecordBatch::try_new(Arc::clone(&schema), converted.collect::<Result<_, _>>()?)?;
-    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    let batch = RecordBatch::try_new(Arc::clone(schema), converted.collect::<Result<_, _>>()?)?;
+    let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
     writer.write(&batch)?;
     writer.into_inner()
 }
@@ -249,7 +249,7 @@ mod tests {
         let returns: FieldRef = Arc::new(Field::new("result", DataType::Int64, true));
         let column: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![Some(1), None]));
         let schema = Arc::new(Schema::new(vec![Arc::clone(&returns)]));
-        let encoded = encode(schema, &[Arc::clone(&column)]).unwrap();
+        let encoded = encode(&schema, &[Arc::clone(&column)]).unwrap();
         assert_eq!(&decode(encoded.clone(), &returns, 2).unwrap(), &column);
         assert!(decode(encoded.clone(), &returns, 3).unwrap_err().contains("2 values for 3 rows"));
         let other: FieldRef = Arc::new(Field::new("result", DataType::Int32, true));

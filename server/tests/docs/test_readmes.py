@@ -52,6 +52,7 @@ NOT_RUN = {
     "benches/soak/README.md: make soak": MEASURES,
     "benches/udf/README.md: FOREBAY_SERVER_BIN=target/release/forebay-server .venv/bin/python benches/udf": MEASURES,
     "benches/wire/README.md: cargo build --release": MEASURES,
+    "benches/reads/README.md: .venv/bin/python benches/reads": MEASURES,
     "benches/wire/README.md: .venv/bin/python benches/wire/parquet.py": MEASURES,
     "benches/wire/README.md: .venv/bin/python benches/wire/tensors.py": MEASURES,
     "client/python/README.md: make build": SETS_UP,

@@ -51,12 +51,11 @@ pub(crate) async fn pin_functions(
 ) -> Result<PlanFunctions, StreamError> {
     let mut functions = PlanFunctions::default();
     for (call, path) in plan::udf_calls(plan)? {
-        let function = match functions.0.get(&call.name) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let described = environment.udfs.describe(&call.name).await;
-                Arc::new(described.map_err(|error| of_description(error, &path))?)
-            }
+        let function = if let Some(known) = functions.0.get(&call.name) {
+            Arc::clone(known)
+        } else {
+            let described = environment.udfs.describe(&call.name).await;
+            Arc::new(described.map_err(|error| of_description(error, &path))?)
         };
         if !call.digest.is_empty() && call.digest != function.digest() {
             let found = format!("its digest is {}", function.digest());
