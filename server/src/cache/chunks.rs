@@ -22,11 +22,6 @@ impl CachedChunks {
         Self { contents: Arc::clone(contents), key, reader, admits }
     }
 
-    /// Whether chunks are added.
-    pub fn admits(&self) -> bool {
-        self.admits
-    }
-
     /// A chunk with its pages decompressed; none if it is not kept. `file` names the state of its file: chunks of another
     /// state are dropped.
     pub fn get(&self, index: usize, file: &str) -> Option<Arc<ColumnChunk>> {

@@ -27,10 +27,12 @@ from harness.cached import (
     message,
     outcome,
     request_of,
-    started,
+    starting,
+    without_cache,
+    write_folders,
 )
 from harness.daemon import Daemon
-from harness.epochs import Data, every_byte, write
+from harness.epochs import Data, every_byte
 from harness.metrics import scrape
 from harness.serving import info, plan_of
 
@@ -42,10 +44,7 @@ ROWS = 31_693
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("cached")
-    for name, files in CACHED_FILES.items():
-        write(folder / name, files)
-    return {name: folder / name for name in CACHED_FILES}
+    return write_folders(tmp_path_factory.mktemp("cached"))
 
 
 @pytest.fixture(scope="module")
@@ -58,24 +57,13 @@ Start = Callable[..., Daemon]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    daemons: list[Daemon] = []
-
-    def begin(folders: dict[str, Path], *flags: str) -> Daemon:
-        daemons.append(started(folders, tmp_path / f"state-{len(daemons)}", *flags))
-        return daemons[-1]
-
-    yield begin
-    for daemon in daemons:
-        daemon.stop()
+    yield from starting(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def plain(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[fl.FlightClient]:
     """A server without a cache."""
-    daemon = started(folders, tmp_path_factory.mktemp("plain"))
-    with fl.connect(daemon.url) as client:
-        yield client
-    daemon.stop()
+    yield from without_cache(folders, tmp_path_factory.mktemp("plain"))
 
 
 @pytest.mark.parametrize("size", SIZES)

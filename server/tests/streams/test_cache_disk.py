@@ -25,9 +25,11 @@ from harness.cached import (
     outcome,
     request_of,
     started,
+    without_cache,
+    write_folders,
 )
 from harness.daemon import Daemon, poll, run_to_end
-from harness.epochs import Data, every_byte, write
+from harness.epochs import Data, every_byte
 from harness.metrics import scrape
 from harness.serving import info, plan_of
 
@@ -38,10 +40,7 @@ SMALL, LARGE = "90kB", "64MiB"
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("cached")
-    for name, files in CACHED_FILES.items():
-        write(folder / name, files)
-    return {name: folder / name for name in CACHED_FILES}
+    return write_folders(tmp_path_factory.mktemp("cached"))
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +51,7 @@ def datas(folders: dict[str, Path]) -> dict[str, Data]:
 @pytest.fixture(scope="module")
 def plain(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[fl.FlightClient]:
     """A server without a cache."""
-    daemon = started(folders, tmp_path_factory.mktemp("plain"))
-    with fl.connect(daemon.url) as client:
-        yield client
-    daemon.stop()
+    yield from without_cache(folders, tmp_path_factory.mktemp("plain"))
 
 
 Start = Callable[..., Daemon]

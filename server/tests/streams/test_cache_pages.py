@@ -13,9 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from harness.cached import CACHED_FILES, FIXED, SHUFFLED, TEXT, counts, outcome, request_of, started
+from harness.cached import (
+    CACHED_FILES,
+    FIXED,
+    SHUFFLED,
+    TEXT,
+    counts,
+    outcome,
+    request_of,
+    starting,
+    without_cache,
+    write_folders,
+)
 from harness.daemon import Daemon
-from harness.epochs import Data, every_byte, write
+from harness.epochs import Data, every_byte
 from harness.metrics import scrape
 from harness.serving import plan_of
 
@@ -25,32 +36,18 @@ TEXTS = [TEXT, *FIXED[:2]]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
-    for name, files in CACHED_FILES.items():
-        write(folder / name, files)
-    return {name: folder / name for name in CACHED_FILES}
+    return write_folders(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.fixture(scope="module")
 def plain(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[fl.FlightClient]:
     """A server without a cache."""
-    daemon = started(folders, tmp_path_factory.mktemp("plain"))
-    with fl.connect(daemon.url) as client:
-        yield client
-    daemon.stop()
+    yield from without_cache(folders, tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    daemons: list[Daemon] = []
-
-    def begin(folders: dict[str, Path], *flags: str) -> Daemon:
-        daemons.append(started(folders, tmp_path / f"state-{len(daemons)}", *flags))
-        return daemons[-1]
-
-    yield begin
-    for daemon in daemons:
-        daemon.stop()
+    yield from starting(tmp_path)
 
 
 def pages(daemon: Daemon) -> tuple[int, int]:

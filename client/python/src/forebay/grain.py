@@ -18,7 +18,7 @@ DatasetIterator: Any = grain.DatasetIterator
 class FlightIterDataset(IterDataset):
     """The epochs of a stream, one after another: ``FlightIterDataset(lambda: fb.ArrayDataset(…), epochs=3)``.
 
-    Elements are whole batches, as dicts. Every iterator opens a dataset of its own with `open_data`, which may return a
+    Elements are whole batches, as dicts. Every iterator opens a separate dataset with `open_data`, which may return a
     `forebay.ArrayDataset` or a `forebay.jax.JaxDataset`. ``get_state()`` is the position after its last batch, as in
     Grain's checkpoints; ``set_state`` continues there. ``epochs=None`` repeats indefinitely. The rows are shuffled and
     sharded by the server.

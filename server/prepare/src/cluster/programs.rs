@@ -28,7 +28,7 @@ use tracing_subscriber::EnvFilter;
 use super::pinned_store::{PinnedStores, UnreadStores};
 use crate::signals::interrupted;
 
-/// Where both programs listen unless told otherwise: they have no authentication.
+/// The default address of both programs, which have no authentication.
 const LOOPBACK: &str = "127.0.0.1";
 
 /// Storage requests of an executor at once.

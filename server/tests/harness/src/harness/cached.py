@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from harness.epochs import (
     Data,
     every_byte,
     random_request,
+    write,
 )
 from harness.metrics import scrape
 from harness.serving import plan_of
@@ -37,6 +39,34 @@ Everything = list[list[tuple[bytes, bytes]]]
 def started(folders: dict[str, Path], state: Path, *flags: str) -> Daemon:
     datasets = [part for name, folder in folders.items() for part in ("--dataset", f"{name}={folder}")]
     return Daemon(*LOOPBACK, "--state", str(state), *datasets, *flags)
+
+
+def write_folders(folder: Path) -> dict[str, Path]:
+    """Write the datasets; returns their folders."""
+    for name, files in CACHED_FILES.items():
+        write(folder / name, files)
+    return {name: folder / name for name in CACHED_FILES}
+
+
+def without_cache(folders: dict[str, Path], state: Path) -> Iterator[fl.FlightClient]:
+    """Run a server without a cache; yields a client of it."""
+    daemon = started(folders, state)
+    with fl.connect(daemon.url) as client:
+        yield client
+    daemon.stop()
+
+
+def starting(state: Path) -> Iterator[Callable[..., Daemon]]:
+    """Yield a function that starts servers, and end them afterwards."""
+    daemons: list[Daemon] = []
+
+    def begin(folders: dict[str, Path], *flags: str) -> Daemon:
+        daemons.append(started(folders, state / f"state-{len(daemons)}", *flags))
+        return daemons[-1]
+
+    yield begin
+    for daemon in daemons:
+        daemon.stop()
 
 
 def counts(daemon: Daemon) -> tuple[int, int, int]:
