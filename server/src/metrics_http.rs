@@ -1,7 +1,9 @@
-//! `/metrics`, `/healthz` and `/readyz` over plain HTTP.
+//! The status page, `/metrics`, `/healthz` and `/readyz` over plain HTTP.
 //!
 //! A stalled scrape holds one connection for a bounded time, and nothing that streams need. Scrapes that arrive while a
 //! page is rendered share the next page, so ten thousand concurrent scrapes cost little more than a few.
+
+mod status;
 
 use std::{
     convert::Infallible,
@@ -24,10 +26,13 @@ use tokio::{
     time,
 };
 
+use status::StatusSource;
+
 use crate::{
     cpu_pool::{CpuPool, THREAD_NAME},
     metrics::{self, PoolFigures, Pools},
     shutdown::{Phase, ShutdownWatch},
+    stream::Streams,
 };
 
 /// Limit of open connections; further ones wait to be accepted.
@@ -39,6 +44,10 @@ const CONNECTION_TIME: Duration = Duration::from_secs(30);
 /// Time limit for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
+/// What a page of this address may load and run.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+                              img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 /// The bound address of the metrics service.
 #[derive(Debug)]
 pub struct MetricsListener(TcpListener);
@@ -49,6 +58,7 @@ struct Sources {
     prometheus: PrometheusHandle,
     cpu: CpuPool,
     shutdown: ShutdownWatch,
+    status: StatusSource,
 }
 
 /// Renders pages, one at a time.
@@ -73,8 +83,15 @@ impl MetricsListener {
     }
 
     /// Serves until the future is dropped.
-    pub async fn serve(self, prometheus: PrometheusHandle, cpu: CpuPool, shutdown: ShutdownWatch) -> Infallible {
-        let pages = Arc::new(Pages { sources: Sources { prometheus, cpu, shutdown }, last: Mutex::default() });
+    pub async fn serve(
+        self,
+        prometheus: PrometheusHandle,
+        streams: Arc<Streams>,
+        cpu: CpuPool,
+        shutdown: ShutdownWatch,
+    ) -> Infallible {
+        let sources = Sources { prometheus, cpu, shutdown, status: StatusSource::new(streams) };
+        let pages = Arc::new(Pages { sources, last: Mutex::default() });
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
         loop {
@@ -143,18 +160,34 @@ async fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Byt
             Ok(page) => (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", text("cannot render the page\n")),
         },
+        (&Method::GET | &Method::HEAD, "/") => (StatusCode::OK, "text/html; charset=utf-8", text(status::PAGE)),
+        (&Method::GET | &Method::HEAD, "/status.json") => {
+            (StatusCode::OK, "application/json", pages.sources.status.json(is_serving).into())
+        }
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", text("alive\n")),
         (&Method::GET | &Method::HEAD, "/readyz") if is_serving => (StatusCode::OK, "text/plain", text("ready\n")),
         (&Method::GET | &Method::HEAD, "/readyz") => {
             (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text("draining: no new streams\n"))
         }
-        (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, "text/plain", text("not found: expected /metrics, /healthz or /readyz\n"))
-        }
+        (&Method::GET | &Method::HEAD, _) => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            text("not found: expected /, /status.json, /metrics, /healthz or /readyz\n"),
+        ),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", text("GET only\n")),
     };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        // The page runs its own script and style, and reads from this address only.
+        (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    ] {
+        headers.insert(name, header::HeaderValue::from_static(value));
+    }
     response
 }

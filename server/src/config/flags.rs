@@ -95,7 +95,7 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_ADVERTISE", value_name = "URL", value_delimiter = '\n')]
     pub(super) advertise: Vec<String>,
 
-    /// Address of /metrics, /healthz and /readyz over HTTP; off: disable them, and record no metrics.
+    /// Address of the status page, /metrics, /healthz and /readyz over HTTP; off: disable them, and record no metrics.
     #[arg(long, env = "FOREBAY_METRICS_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9815")]
     pub(super) metrics_listen: String,
 

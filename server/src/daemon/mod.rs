@@ -162,6 +162,7 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
 
     let certificates = tls.clone();
     let reloader = Reloader { streams: Arc::clone(&streams), views, cpu: cpu.clone(), auth, tls, values };
+    let shown = Arc::clone(&streams);
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
     let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
     let service = service.with_access(access).with_limits(config.requests, message_limits);
@@ -176,7 +177,8 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let pages = async || -> Infallible {
         let (Some(listener), Some(prometheus)) = (metrics_listener, prometheus) else { return future::pending().await };
         let gauges = gauges::refresh(state, certificates);
-        tokio::select! { never = listener.serve(prometheus, cpu, watch.clone()) => never, never = gauges => never }
+        let serving = listener.serve(prometheus, shown, cpu, watch.clone());
+        tokio::select! { never = serving => never, never = gauges => never }
     };
     tokio::select! {
         served = flight::serve(service, listeners, settings, watch.clone()) => served?,

@@ -1,4 +1,4 @@
-//! SIGHUP: reads the configuration again and applies its datasets, principals and certificates to the running server.
+//! SIGHUP: reads the configuration again and applies its datasets, functions, principals and certificates to the running server.
 //!
 //! A new configuration is validated as a whole before anything changes; an invalid one is logged and counted. Running
 //! streams keep their snapshots and their callers.
@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.
-const RELOADED: [&str; 8] =
-    ["dataset", "int96-unit", "dataset-schema", "view", "principals", "tls-cert", "tls-key", "tls-client-ca"];
+const RELOADED: [&str; 9] =
+    ["dataset", "int96-unit", "dataset-schema", "view", "udf", "principals", "tls-cert", "tls-key", "tls-client-ca"];
 
 /// Settings of those whose presence must not change: listeners have TLS or not, and calls need credentials or not.
 const FIXED_PRESENCE: [&str; 3] = ["principals", "tls-cert", "tls-client-ca"];
@@ -82,6 +82,7 @@ impl Reloader {
         if let Some(principals) = config.principals {
             self.auth.replace_principals(principals);
         }
+        self.streams.udfs().replace(config.udfs);
         let changes = self.streams.catalog().replace(&catalog);
         // Left out, where there is none.
         let names = |names: &[String]| (!names.is_empty()).then(|| names.join(", "));

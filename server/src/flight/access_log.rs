@@ -25,7 +25,7 @@ use super::{
 use crate::{
     auth::Peer,
     log::ACCESS,
-    metrics::{self, Stage},
+    metrics::{self, FailedCall, Stage},
     shutdown::{Phase, Registered, ShutdownWatch},
 };
 
@@ -137,10 +137,12 @@ impl Drop for AccessEntry {
         let end = self.end.take().unwrap_or_else(|| CallEnd::cut(self.shutdown.phase()));
         self.call.note(|facts| {
             self.write(&end, facts);
-            if let Some((reason, _)) = &end.error
+            if let Some((reason, text)) = &end.error
                 && *reason != Reason::Cancelled
             {
-                metrics::refused(reason.as_str_name(), &facts.principal_label);
+                let error = (reason.as_str_name(), text.as_str());
+                let dataset = facts.dataset.as_deref();
+                metrics::refused(FailedCall::now(self.call.method, dataset, &facts.principal_label, error));
             }
         });
     }

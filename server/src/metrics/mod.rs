@@ -5,6 +5,7 @@
 
 mod guards;
 mod handles;
+mod last_errors;
 mod names;
 mod page;
 mod process;
@@ -13,14 +14,15 @@ mod streams;
 
 use std::{sync::Arc, time::Duration};
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics::{SharedString, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 pub use guards::{ConnectionGuard, ExchangeGuard, FitGuard, StreamStatus, ViewRunGuard};
+pub use last_errors::{FailedCall, last_errors};
 pub use names::{CALLS, NAMES};
 pub use process::{PoolFigures, Pools};
 pub use stages::{Stage, StageTimes};
-pub use streams::{StreamGuard, StreamLabels};
+pub use streams::{OpenStream, StreamGuard, StreamLabels, open_streams};
 
 use handles::handles;
 use names::HISTOGRAMS;
@@ -110,9 +112,11 @@ pub fn request(call: &'static str, code: &'static str) {
     counter!("forebay_requests_total", "call" => call, "code" => code).increment(1);
 }
 
-/// Records a call that ended with an error of this server. `principal` is one of a closed set: clients do not choose it.
-pub fn refused(reason: &'static str, principal: &Arc<str>) {
-    counter!("forebay_refusals_total", "reason" => reason, "principal" => Arc::clone(principal)).increment(1);
+/// Records a call that ended with an error of this server. Its principal is one of a closed set: clients do not choose it.
+pub fn refused(call: FailedCall) {
+    let labels = [("reason", SharedString::from(call.reason)), ("principal", Arc::clone(&call.principal).into())];
+    counter!("forebay_refusals_total", &labels).increment(1);
+    call.keep();
 }
 
 /// Records a reload of the configuration, or of files that it names.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use metrics::counter;
+use serde::Serialize;
 
 use super::{
     guards::StreamStatus,
@@ -46,9 +47,29 @@ pub struct StreamGuard {
     status: StreamStatus,
 }
 
+/// An open stream, for the status page.
+#[derive(Debug, Serialize)]
+pub struct OpenStream {
+    /// Its number since the start of the server.
+    number: u64,
+    stream: String,
+    dataset: String,
+    epoch: String,
+    rank: String,
+    rows: u64,
+    bytes: u64,
+    position: u64,
+    open_seconds: f64,
+    /// Seconds by stage.
+    stages: BTreeMap<&'static str, f64>,
+    /// What took most of its time: storage, CPU, functions, or the client; none before the first batch.
+    bound_by: Option<&'static str>,
+}
+
 #[derive(Debug)]
 struct Figures {
-    /// Labels in Prometheus's text format, without braces.
+    names: StreamLabels,
+    /// The same in Prometheus's text format, without braces.
     labels: String,
     requested: Instant,
     rows: AtomicU64,
@@ -72,6 +93,7 @@ impl StreamGuard {
             written = StreamLabels { stream: format!("{}~{number}", labels.stream), ..labels.clone() }.written();
         }
         let figures = Arc::new(Figures {
+            names: labels.clone(),
             labels: written,
             requested,
             rows: AtomicU64::new(0),
@@ -126,6 +148,45 @@ impl StreamLabels {
             escaped(epoch),
             escaped(rank)
         )
+    }
+}
+
+/// The number of open streams, and the first of them, at most `listed_max`.
+pub fn open_streams(listed_max: usize) -> (usize, Vec<OpenStream>) {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (count, first) = (open.len(), open.iter().take(listed_max));
+    let first: Vec<(u64, Arc<Figures>)> = first.map(|(number, figures)| (*number, Arc::clone(figures))).collect();
+    drop(open);
+    (count, first.into_iter().map(|(number, figures)| figures.status(number)).collect())
+}
+
+// === impl Figures ===
+
+impl Figures {
+    fn status(&self, number: u64) -> OpenStream {
+        let StreamLabels { stream, dataset, epoch, rank } = self.names.clone();
+        let seconds = |stage: Stage| self.stages.seconds(stage);
+        let cpu = [Stage::Queue, Stage::Decode, Stage::Transform, Stage::Assemble].map(seconds).iter().sum();
+        let causes = [
+            ("storage", seconds(Stage::Fetch)),
+            ("CPU", cpu),
+            ("functions", seconds(Stage::Udf)),
+            ("the client", seconds(Stage::SendWait)),
+        ];
+        let most = causes.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other));
+        OpenStream {
+            number,
+            stream,
+            dataset,
+            epoch,
+            rank,
+            rows: self.rows.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            position: self.position.load(Ordering::Relaxed),
+            open_seconds: self.requested.elapsed().as_secs_f64(),
+            stages: Stage::ALL.map(|stage| (stage.label(), seconds(stage))).into(),
+            bound_by: most.filter(|(_, seconds)| *seconds > 0.0).map(|(cause, _)| cause),
+        }
     }
 }
 

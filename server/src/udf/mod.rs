@@ -11,7 +11,12 @@ mod frame;
 mod function;
 mod socket;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 pub use error::UdfError;
 pub use function::{Function, Values};
@@ -29,10 +34,13 @@ pub struct UdfSocket {
     pub path: PathBuf,
 }
 
+type SocketsByName = BTreeMap<String, Arc<FunctionSocket>>;
+
 /// The functions of a server, by name.
 #[derive(Debug)]
 pub struct Udfs {
-    sockets: BTreeMap<String, Arc<FunctionSocket>>,
+    sockets: RwLock<SocketsByName>,
+    timeout: Duration,
     cpu: CpuPool,
 }
 
@@ -41,22 +49,38 @@ pub struct Udfs {
 impl Udfs {
     /// The functions on these sockets. A call that takes longer than `timeout` fails.
     pub fn new(functions: Vec<UdfSocket>, timeout: Duration, cpu: CpuPool) -> Self {
-        let mut by_path: BTreeMap<PathBuf, Arc<FunctionSocket>> = BTreeMap::new();
-        let sockets = functions.into_iter().map(|UdfSocket { name, path }| {
-            let open = || Arc::new(FunctionSocket::new(path.clone(), timeout));
-            let socket = by_path.entry(path.clone()).or_insert_with(open);
-            (name, Arc::clone(socket))
-        });
-        Self { sockets: sockets.collect(), cpu }
+        Self { sockets: RwLock::new(opened(functions, timeout)), timeout, cpu }
+    }
+
+    /// Replaces the functions. Plans in use call those that they were compiled with.
+    pub fn replace(&self, functions: Vec<UdfSocket>) {
+        let sockets = opened(functions, self.timeout);
+        *self.sockets.write().unwrap_or_else(PoisonError::into_inner) = sockets;
     }
 
     /// Requests the types and the digest of a function from its process.
     pub async fn describe(&self, name: &str) -> Result<Function, UdfError> {
-        let Some(socket) = self.sockets.get(name) else {
-            let near = near_names(name, self.sockets.keys().map(String::as_str));
-            return Err(UdfError::Unknown { name: name.to_owned(), near });
-        };
-        let channel = Channel { name: name.to_owned(), socket: Arc::clone(socket), cpu: self.cpu.clone() };
+        let socket = self.socket(name)?;
+        let channel = Channel { name: name.to_owned(), socket, cpu: self.cpu.clone() };
         Function::describe(channel).await
     }
+
+    fn socket(&self, name: &str) -> Result<Arc<FunctionSocket>, UdfError> {
+        let sockets = self.sockets.read().unwrap_or_else(PoisonError::into_inner);
+        sockets.get(name).cloned().ok_or_else(|| {
+            let near = near_names(name, sockets.keys().map(String::as_str));
+            UdfError::Unknown { name: name.to_owned(), near }
+        })
+    }
+}
+
+/// The sockets by the names of their functions. Functions of one process share its socket.
+fn opened(functions: Vec<UdfSocket>, timeout: Duration) -> SocketsByName {
+    let mut by_path: BTreeMap<PathBuf, Arc<FunctionSocket>> = BTreeMap::new();
+    let sockets = functions.into_iter().map(|UdfSocket { name, path }| {
+        let open = || Arc::new(FunctionSocket::new(path.clone(), timeout));
+        let socket = by_path.entry(path.clone()).or_insert_with(open);
+        (name, Arc::clone(socket))
+    });
+    sockets.collect()
 }

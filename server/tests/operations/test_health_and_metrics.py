@@ -105,7 +105,7 @@ def test_health_ready_and_unknown_paths(daemon: Daemon):
     assert daemon.get("/healthz")[0] == 200
     assert daemon.get("/readyz")[0] == 200
     assert daemon.get("/metrics?x=1")[0] == 200
-    for path in ("/", "/metric", "/metrics/", "/healthz/x", "//", "/%2e%2e/etc/passwd"):
+    for path in ("/status", "/metric", "/metrics/", "/healthz/x", "//", "/%2e%2e/etc/passwd"):
         assert daemon.get(path)[0] == 404, path
 
 

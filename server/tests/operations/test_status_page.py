@@ -1,0 +1,139 @@
+"""The status page at `/` of the metrics address, as JSON and in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+import pyarrow.parquet as pq
+import pytest
+
+from harness.daemon import LOOPBACK, Daemon, poll
+from harness.serving import info, stored
+
+HOSTILE = "<img src=x onerror=alert(1)>&\"'"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    folder = tmp_path / "wide"
+    folder.mkdir()
+    text = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["forebay " * 128])
+    pq.write_table(pa.table({"text": text}), folder / "a.parquet", store_schema=False, row_group_size=10_000)
+    (tmp_path / "unread").mkdir()
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "unread" / "a.parquet")
+    running = Daemon(
+        "--dataset", f"wide={folder}", "--dataset", f"unread={tmp_path / 'unread'}",
+        "--state", str(tmp_path / "state"), *LOOPBACK,
+    )  # fmt: skip
+    yield running
+    running.stop()
+
+
+def address(daemon: Daemon) -> str:
+    return daemon.metrics_url.removesuffix("metrics")
+
+
+def get(url: str) -> tuple[Message, str]:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.headers, answer.read().decode()
+
+
+def status(daemon: Daemon) -> dict[str, Any]:
+    return json.loads(get(address(daemon) + "status.json")[1])
+
+
+@pytest.fixture
+def streaming(daemon: Daemon) -> Iterator[Daemon]:
+    """A server with an open stream of a hostile name, of which a client read one batch, and a refused call."""
+    options = fl.FlightCallOptions(headers=[(b"x-request-id", HOSTILE.encode())])
+    with fl.connect(daemon.urls[0]) as client:
+        found = info(client, {"dataset": "wide", "plan": {"outputs": stored("text")}, "batch_size": 500, "epoch": 3})
+        reader = client.do_get(found.endpoints[0].ticket, options)
+        reader.read_chunk()
+        with pytest.raises(pa.ArrowKeyError, match="img"):
+            info(client, {"dataset": HOSTILE, "plan": {"outputs": stored("text")}, "batch_size": 500})
+        yield daemon
+        reader.cancel()
+
+
+def test_json_of_an_idle_server(daemon: Daemon):
+    found = status(daemon)
+    assert (found["is_ready"], found["streams"], found["errors"]) == (True, [], [])
+    assert [entry["name"] for entry in found["datasets"]] == ["unread", "wide"]
+    assert found["uptime_seconds"] >= 0
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", found["version"])
+
+
+def test_json_of_a_stream_and_an_error(streaming: Daemon):
+    found = status(streaming)
+    (stream,) = found["streams"]
+    assert (stream["dataset"], stream["epoch"], stream["rank"]) == ("wide", "3", "0")
+    assert poll(lambda: status(streaming)["streams"][0]["rows"] >= 500)
+    assert set(stream["stages"]) == {"fetch", "queue", "decode", "transform", "udf", "assemble", "send_wait"}
+    # The client reads nothing more: sooner or later the server has waited for it most of the time.
+    assert poll(lambda: status(streaming)["streams"][0]["bound_by"] in ("the client", "CPU", "storage"))
+    (wide,) = [entry for entry in found["datasets"] if entry["name"] == "wide"]
+    assert (wide["rows"], wide["files"], wide["is_view"]) == (100_000, 1, False)
+    (error,) = found["errors"]
+    assert (error["call"], error["reason"], error["principal"]) == ("GetFlightInfo", "UNKNOWN_DATASET", "anonymous")
+    assert HOSTILE in error["error"]
+
+
+def test_at_most_twenty_errors_newest_first(daemon: Daemon):
+    with fl.connect(daemon.urls[0]) as client:
+        for number in range(25):
+            with pytest.raises(pa.ArrowKeyError, match=f"none{number}"):
+                info(client, {"dataset": f"none{number}", "plan": {"outputs": stored("text")}})
+    errors = status(daemon)["errors"]
+    assert [error["dataset"] for error in errors] == [f"none{number}" for number in range(24, 4, -1)]
+
+
+def test_the_page_loads_nothing_else(daemon: Daemon):
+    headers, page = get(address(daemon))
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "connect-src 'self'" in policy
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", page)
+    assert "innerHTML" not in page
+    for path in ("nothing", "status.html", "../etc/passwd"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(address(daemon) + path)
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(urllib.request.Request(address(daemon), data=b"x"), timeout=30)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the PATH")
+def test_a_browser_shows_streams_datasets_and_errors(streaming: Daemon, tmp_path: Path):
+    assert CHROMIUM is not None
+    command = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=6000", "--enable-logging=stderr",
+        "--disable-background-networking", "--dump-dom", address(streaming),
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    console = [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
+    assert not console, console
+    page = ended.stdout
+    cells = [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page, re.S)]
+    assert ">ready<" in page
+    assert "wide" in cells
+    assert "100,000" in cells
+    assert "UNKNOWN_DATASET" in cells
+    # The hostile names are text, not elements.
+    assert "<img" not in page
+    assert any(HOSTILE in cell for cell in cells)
