@@ -3,7 +3,7 @@
 //! [`Program::compile`] checks a plan's [`OutputSpec`]s, with all learned parameters filled in, against the types of
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
-//! batches in turn. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
+//! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
 //! online serving, and are the oracle of the GPU.
@@ -39,6 +39,7 @@ mod domain;
 mod error;
 mod execute;
 mod ops;
+mod pack;
 mod prefix;
 mod program;
 mod spec;
@@ -63,5 +64,6 @@ pub use ops::{
     op::Op,
     vocab::VocabValues,
 };
+pub use pack::{DOCUMENT_IDS, POSITION_IDS, Packer, Packing};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};

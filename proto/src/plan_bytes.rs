@@ -18,8 +18,9 @@ pub fn plan_to_bytes(plan: &Plan) -> Vec<u8> {
     let mut bytes = head.encode_to_vec();
     for output in &plan.outputs {
         let dtype = output.dtype.filter(|dtype| *dtype != DType::Float32 as i32);
-        let mut body = Output { name: output.name.clone(), dtype, parts: Vec::new() }.encode_to_vec();
+        let mut body = Output { name: output.name.clone(), dtype, ..Output::default() }.encode_to_vec();
         encoding::message::encode_repeated(PARTS, &output.parts, &mut body);
+        body.extend(Output { pack: output.pack, ..Output::default() }.encode_to_vec());
         encoding::bytes::encode(OUTPUTS, &body, &mut bytes);
     }
     let tail = Plan { units: plan.units.clone(), join: plan.join.clone(), ..Plan::default() };
@@ -39,7 +40,7 @@ pub fn plan_from_bytes(bytes: &[u8]) -> Result<Plan, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Derive, Join, Part, Unit};
+    use crate::v1::{Derive, Join, Pack, Part, Unit};
 
     #[test]
     fn bytes_leave_out_float32_and_nothing_else() {
@@ -47,6 +48,7 @@ mod tests {
             name: name.to_owned(),
             dtype: dtype.map(Into::into),
             parts: vec![Part { columns: vec!["a".to_owned(), "b".to_owned()], ops: Vec::new() }, Part::default()],
+            pack: (name == "y").then_some(Pack { length: 8, separator: Some(0), padding: -1 }),
         };
         let plan = |first| Plan {
             filter: "a > 0".to_owned(),

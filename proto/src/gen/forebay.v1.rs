@@ -85,11 +85,34 @@ pub struct Output {
     pub dtype: ::core::option::Option<i32>,
     #[prost(message, repeated, tag = "3")]
     pub parts: ::prost::alloc::vec::Vec<Part>,
+    /// Set: the lists of the output are packed. The rows of the stream are sequences then, and it is the plan's only output.
+    #[prost(message, optional, tag = "4")]
+    pub pack: ::core::option::Option<Pack>,
 }
 impl ::prost::Name for Output {
 const NAME: &'static str = "Output";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Output".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Output".into() }}
+/// Documents, each a list of tokens, concatenated in file order and cut into sequences of a fixed length. A document that does
+/// not fit the rest of a sequence continues in the next one; the last sequence of each row group is padded. Beside the output,
+/// every row has document_ids (from 0 in each sequence, -1 for padding) and position_ids (from 0 in each document's part of
+/// the sequence).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pack {
+    /// Tokens of a sequence.
+    #[prost(uint32, tag = "1")]
+    pub length: u32,
+    /// The token after each document. Absent: none.
+    #[prost(int64, optional, tag = "2")]
+    pub separator: ::core::option::Option<i64>,
+    /// The token that pads.
+    #[prost(int64, tag = "3")]
+    pub padding: i64,
+}
+impl ::prost::Name for Pack {
+const NAME: &'static str = "Pack";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Pack".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Pack".into() }}
 /// A chain of ops, applied to each of the columns.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Part {

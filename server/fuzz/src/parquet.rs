@@ -84,5 +84,5 @@ fn computed(field: &Field) -> v1::Plan {
 fn output(field: &Field, dtype: v1::DType, ops: Vec<Op>) -> v1::Output {
     let ops = ops.into_iter().map(|op| v1::Op { op: Some(op) }).collect();
     let part = v1::Part { columns: vec![field.name().clone()], ops };
-    v1::Output { name: field.name().clone(), dtype: Some(dtype.into()), parts: vec![part] }
+    v1::Output { name: field.name().clone(), dtype: Some(dtype.into()), parts: vec![part], ..v1::Output::default() }
 }

@@ -146,6 +146,11 @@ impl Dataset {
         self.flights.share(|| Box::pin(self.refresh(IfMissing::Run))).await
     }
 
+    /// The newest open snapshot of all files, which may no longer be current. Reads nothing.
+    pub fn newest(&self) -> Option<Arc<Snapshot>> {
+        self.snapshots.find(|_| true)
+    }
+
     /// The snapshot of the current files, for lists of datasets: a view without a result is an error.
     pub async fn known(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
         match self.source {

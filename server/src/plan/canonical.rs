@@ -24,7 +24,12 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
                 part.columns.iter().flat_map(|column| chains_of(&part.ops).into_iter().map(move |ops| (column, ops)));
             chains.map(|(column, ops)| v1::Part { columns: vec![column.clone()], ops })
         });
-        v1::Output { name: output.name.clone(), dtype: Some(dtype_of(output)), parts: parts.collect() }
+        v1::Output {
+            name: output.name.clone(),
+            dtype: Some(dtype_of(output)),
+            parts: parts.collect(),
+            pack: output.pack,
+        }
     });
     let mut units = plan.units.clone();
     units.sort_by(|one, other| one.column.cmp(&other.column));

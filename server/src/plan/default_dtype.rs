@@ -4,18 +4,19 @@ use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 
 const INT32_MAX: u64 = i32::MAX as u64;
 
-/// The dtype of an output: the one it names or, if it names none, UINT8 if every part ends in `bytes`, INT32 if every part ends in indices (INT64 if an
-/// index may exceed INT32), FLOAT32 otherwise.
+/// The dtype of an output: the one it names or, if it names none, UINT8 if every part ends in `bytes`, INT32 if
+/// it is packed or every part ends in indices (INT64 if an index may exceed INT32), FLOAT32 otherwise.
 pub(super) fn dtype_of(output: &v1::Output) -> i32 {
     output.dtype.unwrap_or_else(|| {
         if !output.parts.is_empty() && output.parts.iter().all(ends_in_bytes) {
             return v1::DType::Uint8.into();
         }
+        let others = if output.pack.is_some() { v1::DType::Int32 } else { v1::DType::Float32 };
         let parts: Option<Vec<u64>> = output.parts.iter().map(|part| largest_index(&part.ops)).collect();
         let dtype = match parts.and_then(|parts| parts.into_iter().max()) {
             Some(largest) if largest <= INT32_MAX => v1::DType::Int32,
             Some(_) => v1::DType::Int64,
-            None => v1::DType::Float32,
+            None => others,
         };
         dtype.into()
     })

@@ -13,6 +13,7 @@ mod lookup;
 mod mixture;
 mod ops;
 mod outputs;
+mod pack;
 mod parameters;
 mod path;
 mod request;
@@ -32,6 +33,7 @@ pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count,
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use mixture::{MixtureFields, SourceFields, SourcePattern, Weights};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};
+pub use pack::{PackedOutput, packed_output, packs};
 pub use path::join_path;
 pub use request::{Limits, Request, RequestLimits};
 pub use row_id::{ROW_ID, reads_row_ids};

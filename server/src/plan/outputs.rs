@@ -14,6 +14,7 @@ use super::{
     learn::first_unlearned,
     lookup::Tables,
     ops::kernel_op,
+    pack::check_pack,
     path::chain_path,
     udf::{chain_start, renumbered},
 };
@@ -107,7 +108,7 @@ pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
     if plan.outputs.is_empty() {
         return Err(PlanError::field("plan.outputs", "a plan needs at least one output"));
     }
-    Ok(())
+    check_pack(plan)
 }
 
 fn check_column(schema: &Schema, column: &str, path: &str) -> Result<(), PlanError> {

@@ -140,6 +140,10 @@ impl Exchange {
         let plan = plan::without_folds(plan);
         let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Client)?;
         units::check(&plan, &expressions.schema)?;
+        if plan::packs(&plan) {
+            let reason = "DoExchange returns a row for each row that it gets, and packing does not: leave it out";
+            return Err(PlanError::field("plan.outputs[0].pack", reason).into());
+        }
         let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;

@@ -126,6 +126,11 @@ impl Streams {
         &self.environment.catalog
     }
 
+    /// The Python functions.
+    pub fn udfs(&self) -> &Udfs {
+        &self.environment.udfs
+    }
+
     /// Resolves a request: opens the snapshot, compiles the plan and counts the rows.
     pub async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
         // Boxed: every call holds this future.

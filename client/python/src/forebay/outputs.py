@@ -10,6 +10,7 @@ from .chains import cols
 from .columns import Columns
 from .names import nearest
 from .op import column_name
+from .pack import Pack
 from .terminal_text import LINE_WIDTH, PARTS_SHOWN, Branch, elided, html_tree, text_width
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED"]
@@ -23,33 +24,44 @@ class Output:
     parts: tuple[Columns, ...]
     dtype: DType | None
     """None: the server chooses it, as `output` says."""
+    pack: Pack | None = None
+    """Set: the output's lists are packed, and the rows of the stream are sequences."""
 
     def __repr__(self) -> str:
         parts = elided(list(map(repr, self.parts)), PARTS_SHOWN)
+        rest = f"dtype={self.dtype!r}" + ("" if self.pack is None else f", pack={self.pack}")
         if len(parts) == 1:
-            return f"output({parts[0]}, dtype={self.dtype!r})"
-        line = f"output([{', '.join(parts)}], dtype={self.dtype!r})"
+            return f"output({parts[0]}, {rest})"
+        line = f"output([{', '.join(parts)}], {rest})"
         if text_width(line) <= LINE_WIDTH:
             return line
-        return "\n".join(["output([", *(f"    {part}," for part in parts), f"], dtype={self.dtype!r})"])
+        return "\n".join(["output([", *(f"    {part}," for part in parts), f"], {rest})"])
 
     def _repr_html_(self) -> str:
         return html_tree(f"output of {self.dtype or 'a dtype that the server chooses'}", [self.branch("parts")])
 
     def branch(self, label: str) -> Branch:
         """Return the output as a line of a plan's tree."""
-        return Branch(label, list(map(repr, self.parts)))
+        packed = [] if self.pack is None else [repr(self.pack)]
+        return Branch(label, [*map(repr, self.parts), *packed])
 
 
-def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> Output:
+def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None, pack: Pack | int | None = None) -> Output:
     """Return an output of parts side by side, in one dtype.
 
     Without a dtype, the server chooses: UINT8 if every part ends in bytes, INT32 (INT64 if necessary) if every part
     ends in indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed
     by fill_null, first_n or pad with whole numbers), and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
 
-    A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`.
+    A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`. With `pack`, a
+    `Pack` or the length of its sequences, the rows of the stream are sequences of such lists, and the output is the
+    plan's only one: INT32, or INT64 if that is the `dtype`. A batch then also has ``document_ids``, which number the
+    documents of each sequence from 0 (-1 for padding), and ``position_ids``, which number the tokens of each
+    document's part of the sequence from 0.
     """
+    packed = Pack(pack) if isinstance(pack, int) else pack
+    if packed is not None and not isinstance(cast(object, packed), Pack):
+        raise TypeError(f"pack must be fb.Pack(length, separator=…) or a number of tokens, not {pack!r}")
     listed = (parts,) if isinstance(parts, Columns) else tuple(parts)
     if not listed:
         raise ValueError("an output requires at least one part")
@@ -60,7 +72,9 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
     if stored and len(listed) > 1:
         raise ValueError("as_stored must be the only part of its output")
     if dtype is None:
-        return Output(listed, "AS_STORED" if stored else None)
+        if stored and packed is not None:
+            raise ValueError("pack takes a list of tokens as INT32 or INT64, not a column as_stored")
+        return Output(listed, "AS_STORED" if stored else None, packed)
     if not isinstance(cast(object, dtype), str) or dtype.upper() not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}{_dtype_hint(dtype)}")
     chosen = cast(DType, dtype.upper())
@@ -70,7 +84,9 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None) -> O
         if len(listed) != 1:
             raise ValueError("dtype AS_STORED requires one part of one column")
         listed = (listed[0].as_stored(),)
-    return Output(listed, chosen)
+    if packed is not None and chosen not in {"INT32", "INT64"}:
+        raise ValueError(f"pack requires INT32 or INT64 tokens, not {chosen}")
+    return Output(listed, chosen, packed)
 
 
 def label(column: str, *, classes: Sequence[str] | Sequence[int] | None = None) -> Output:

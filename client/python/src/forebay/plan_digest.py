@@ -37,7 +37,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     },
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
     "Derive": {"name": (1, "string"), "expr": (2, "string")},
-    "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part")},
+    "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part"), "pack": (4, "?Pack")},
+    "Pack": {"length": (1, "uint32"), "separator": (2, "?int64"), "padding": (3, "int64")},
     "Part": {"columns": (1, "*string"), "ops": (2, "*Op")},
     "Op": {
         "fill_null": (1, "?FillNull"),

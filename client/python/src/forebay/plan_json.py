@@ -17,6 +17,7 @@ from .columns import Columns
 from .joins import Join
 from .op import Op
 from .outputs import Output, output
+from .pack import Pack
 
 Fields = Mapping[str, object]
 
@@ -37,12 +38,16 @@ def read_plan(plan: Fields) -> PlanFields:
     derive = _derive(fields.get("derive"))
     outputs: dict[str, Output] = {}
     for i, item in enumerate(_list("plan.outputs", fields.get("outputs"))):
-        entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts")
+        entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts", "pack")
         name = _text(f"outputs[{i}].name", entry.get("name"))
         if name in outputs:
             raise ValueError(f"outputs[{i}]: the name {name!r} is used twice")
         parts = [_part(f"outputs[{i}].parts[{j}]", part) for j, part in enumerate(_list("parts", entry.get("parts")))]
-        outputs[name] = output(parts, dtype=_dtype(f"outputs[{i}].dtype", entry.get("dtype")))
+        outputs[name] = output(
+            parts,
+            dtype=_dtype(f"outputs[{i}].dtype", entry.get("dtype")),
+            pack=_pack(f"outputs[{i}].pack", entry.get("pack")),
+        )
     units: dict[str, str] = {}
     for i, item in enumerate(_list("plan.units", fields.get("units"))):
         entry = _fields(f"units[{i}]", item, "column", "unit")
@@ -336,6 +341,18 @@ def _list(where: str, value: object) -> Sequence[object]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{where} must be a list, not {value!r}")
     return cast(Sequence[object], value)
+
+
+def _pack(where: str, value: object) -> Pack | None:
+    if value is None:
+        return None
+    entry = _fields(where, value, "length", "separator", "padding")
+    separator = entry.get("separator")
+    return Pack(
+        _whole(f"{where}.length", entry.get("length", 0)),
+        separator=None if separator is None else _whole(f"{where}.separator", separator),
+        padding=_whole(f"{where}.padding", entry.get("padding", 0)),
+    )
 
 
 def _dtype(where: str, value: object) -> str | None:

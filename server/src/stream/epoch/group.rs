@@ -7,21 +7,18 @@ use forebay_order::Piece;
 
 use super::{
     cached::CachedReader,
+    packed::PackedReader,
     run::{NextChunk, NextRun, Run, RunRows},
+    stored::{NextPassing, StoredReader},
 };
 use crate::{
     cache::{CachedChunks, PlanRows},
     metrics::{self, StageTimes},
-    scan::{self, ALL_ROWS, RowGroupChunks, RowGroupReader},
+    scan::ALL_ROWS,
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{
-            finished::{CacheLevel, file_state},
-            passing::Passing,
-            prepared::Prepared,
-            rows::Rows,
-        },
+        resolve::{finished::CacheLevel, prepared::Prepared, rows::Rows},
     },
 };
 
@@ -54,22 +51,11 @@ pub(crate) struct OpenGroup {
 /// The source of the rows.
 enum GroupSource {
     Stored(Box<StoredReader>),
+    /// A row group for which the cache, which is on, has no room.
+    Missed(Box<StoredReader>),
     Cached(Box<CachedReader>),
-}
-
-/// A row group whose bytes are fetched, decoded up to the last chunk.
-struct StoredReader {
-    reader: RowGroupReader,
-    /// Index in the snapshot of the next stored row.
-    next_row: u64,
-    /// Whether the cache is on, but has no room for the row group.
-    is_miss: bool,
-    /// Rows that lack the columns of functions.
-    incomplete: Option<Passing>,
-    /// Rows to which they were added.
-    complete: Option<Passing>,
-    /// What adds them.
-    opener: GroupOpener,
+    /// The rows are sequences.
+    Packed(Box<PackedReader>),
 }
 
 // === impl GroupOpener ===
@@ -106,35 +92,26 @@ impl GroupOpener {
             let source = GroupSource::Cached(Box::new(reader));
             return Ok(OpenGroup { index: piece.row_group, source, seen, end, pending: None });
         }
-        let (snapshot, rows) = (&self.prepared.snapshot, &self.prepared.compiled.rows);
-        let group = &snapshot.row_groups()[piece.row_group];
         let unread = needed.start;
-        let Environment { cpu, budget, sharing, .. } = self.environment.as_ref();
         let chunks = self.chunks.as_ref();
-        let chunks =
-            chunks.map(|chunks| RowGroupChunks::new(chunks, piece.row_group, file_state(snapshot, piece.row_group)));
-        let shared = sharing.bytes_of(snapshot, piece.row_group, &rows.projection, chunks);
-        let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
-        let stored = StoredReader {
-            reader,
-            next_row: group.rows.start + unread,
-            is_miss: self.cached.is_some(),
-            incomplete: None,
-            complete: None,
-            opener: self.clone(),
+        let stored = StoredReader::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
+        let source = match &self.prepared.compiled.packed {
+            Some(output) => GroupSource::Packed(Box::new(PackedReader::new(stored, output, &self.environment.budget))),
+            None if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
+            None => GroupSource::Stored(Box::new(stored)),
         };
-        let source = GroupSource::Stored(Box::new(stored));
         Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, pending: None })
     }
 }
 
 /// The stored rows of a row group that are decoded for these passing ones.
 ///
-/// Without a filter, they are the whole chunks with the rows. Chunk boundaries are the same for any start position, so a
+/// Without a filter or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same for any
+/// start position, so a
 /// batch is equal to the byte.
 pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-    if !rows.all_pass() {
+    if !rows.all_pass() || prepared.compiled.packed.is_some() {
         return ALL_ROWS;
     }
     let chunk_rows = rows.projection.chunk_rows(snapshot, &snapshot.row_groups()[row_group]);
@@ -147,8 +124,9 @@ impl OpenGroup {
     /// The time that storage took.
     pub(crate) fn fetch_time(&self) -> Duration {
         match &self.source {
-            GroupSource::Stored(stored) => stored.reader.fetch_time(),
+            GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.fetch_time(),
             GroupSource::Cached(cached) => cached.fetch_time(),
+            GroupSource::Packed(packed) => packed.stored.fetch_time(),
         }
     }
 
@@ -162,7 +140,7 @@ impl OpenGroup {
         match (&self.pending, &mut self.source) {
             (Some((rows, _)), _) => matches!(rows, RunRows::Finished(_)),
             (None, GroupSource::Cached(cached)) => cached.is_finished(piece.skip, &mut self.seen),
-            (None, GroupSource::Stored(_)) => false,
+            (None, _) => false,
         }
     }
 
@@ -204,8 +182,9 @@ impl OpenGroup {
     /// to, until the bytes are fetched and the functions have returned.
     pub(crate) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
         match &mut self.source {
-            GroupSource::Stored(stored) => stored.complete(self.index, times).await,
+            GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.complete(times).await,
             GroupSource::Cached(cached) => cached.prepare(times).await,
+            GroupSource::Packed(packed) => packed.stored.complete(times).await,
         }
     }
 
@@ -215,39 +194,22 @@ impl OpenGroup {
     }
 
     fn next_chunk(&mut self, piece: &Piece, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
-        let stored = match &mut self.source {
-            GroupSource::Stored(stored) => stored,
+        let skip = piece.skip.saturating_sub(self.seen);
+        let (next, is_missed) = match &mut self.source {
+            GroupSource::Stored(stored) => (stored.next(skip, rows, times)?, false),
+            GroupSource::Missed(stored) => (stored.next(skip, rows, times)?, true),
             GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
+            GroupSource::Packed(packed) => return packed.next_chunk(rows, times),
         };
-        if let Some(complete) = stored.complete.take() {
-            return Ok(NextChunk::Rows(RunRows::Stored(complete)));
-        }
-        if stored.incomplete.is_some() {
-            return Ok(NextChunk::Blocked);
-        }
-        let Some(next) = rows.next(&mut stored.reader, stored.next_row, times)? else { return Ok(NextChunk::End) };
-        stored.next_row += next.stored;
-        let is_skipped = self.seen + next.passing.rows.num_rows() as u64 <= piece.skip;
-        if stored.is_miss && !is_skipped {
-            metrics::cache_chunks(false, 1);
-        }
-        if rows.has_functions() && !is_skipped {
-            stored.incomplete = Some(next.passing);
-            return Ok(NextChunk::Blocked);
-        }
-        Ok(NextChunk::Rows(RunRows::Stored(next.passing)))
-    }
-}
-
-// === impl StoredReader ===
-
-impl StoredReader {
-    /// Adds the columns of functions to the rows that lack them.
-    async fn complete(&mut self, row_group: usize, times: &mut StageTimes) -> Result<(), StreamError> {
-        if let Some(passing) = self.incomplete.take() {
-            let GroupOpener { environment, prepared, .. } = &self.opener;
-            self.complete = Some(prepared.with_functions(passing, row_group, &environment.budget, times).await?);
-        }
-        Ok(())
+        Ok(match next {
+            NextPassing::Rows(passing) => {
+                if is_missed && passing.rows.num_rows() as u64 > skip {
+                    metrics::cache_chunks(false, 1);
+                }
+                NextChunk::Rows(RunRows::Stored(passing))
+            }
+            NextPassing::Blocked => NextChunk::Blocked,
+            NextPassing::End => NextChunk::End,
+        })
     }
 }

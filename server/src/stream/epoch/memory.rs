@@ -7,7 +7,10 @@ use super::{
     interleave::WINDOWS_AHEAD,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
 };
-use crate::stream::resolve::prepared::{Prepared, PreparedMixture};
+use crate::{
+    catalog::RowGroup,
+    stream::resolve::prepared::{Prepared, PreparedMixture},
+};
 
 /// Bytes of a stream that may wait for its socket besides the batch being written: room for part of the next batch, so
 /// that the stream does not stall within every batch.
@@ -28,6 +31,9 @@ const LANE_COLUMN_BYTES: u64 = 48 << 10;
 
 /// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
 const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
+
+/// Bytes of a packed output's tokens per decoded byte of its documents: at most a token per byte, which packing copies.
+const DOCUMENT_TOKEN_BYTES: u64 = 4;
 
 /// The largest row groups of a snapshot with passing rows.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +75,16 @@ pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     for piece in pieces {
         let group = &groups[piece.row_group];
         fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
-        let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+        let decoding = decoded_bytes(prepared, group);
         chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
     }
     chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
+}
+
+/// Bytes of a decoded chunk of a row group, with the documents of a packed output.
+fn decoded_bytes(prepared: &Prepared, group: &RowGroup) -> u64 {
+    let chunk = prepared.compiled.rows.projection.chunk_bytes(&prepared.snapshot, group);
+    if prepared.compiled.packed.is_some() { chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES) } else { chunk }
 }
 
 /// The memory of a take of rows of these pieces' row groups: for reading them, and its batches, of which one is also
@@ -126,7 +138,7 @@ impl GroupSizes {
         let mut sizes = Self { fetched: 0, chunk: 0, rows_min: u64::MAX, count: 0 };
         for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
             if *passing > 0 {
-                let decoding = projection.chunk_bytes(&prepared.snapshot, group);
+                let decoding = decoded_bytes(prepared, group);
                 let decoding = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group));
                 sizes.fetched = projection.stored_bytes(&prepared.snapshot, group).max(sizes.fetched);
                 sizes.chunk = decoding.max(sizes.chunk);

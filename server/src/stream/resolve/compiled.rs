@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    plan::{self, Grouping, Sample},
+    plan::{self, Grouping, PackedOutput, PlanError, Sample},
     scan::Projection,
     stream::{
         device::Executable,
@@ -39,7 +39,10 @@ pub(crate) struct Compiled {
     pub filter: String,
     pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
+    /// Computes the rows of the stream: from the rows that pass, or from the sequences of a packed output.
     pub program: Arc<Program>,
+    /// The packed output.
+    pub packed: Option<Arc<PackedOutput>>,
     pub executable: Executable,
     /// Approximate bytes of a row's AS_STORED columns.
     pub stored_row_bytes: u64,
@@ -99,12 +102,22 @@ impl Compiled {
         let source = RowSource::Snapshot { sample };
         let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
         units::check(&plan, &expressions.schema)?;
-        let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, with_row_ids, &tables)?);
+        let of_rows = with_row_ids && !plan::packs(&plan);
+        let of_rows = Arc::new(plan::compile(&plan, &expressions.chain_schema, of_rows, &tables)?);
+        let packed = plan::packed_output(&plan, &of_rows, with_row_ids)?;
+        if packed.is_some() && grouping.is_some() {
+            let reason = "the plan packs its output: the documents of a sequence may be of several groups";
+            return Err(PlanError::field("group_by", reason).into());
+        }
         let group =
             grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
-        let columns = program.input_columns().iter().map(AsRef::as_ref);
+        let columns = of_rows.input_columns().iter().map(AsRef::as_ref);
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
-        let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&program));
+        let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
+        let (program, packed) = match packed {
+            None => (of_rows, None),
+            Some((packed, program)) => (Arc::new(program), Some(Arc::new(packed))),
+        };
         let executable = environment.device.load(&program, &plan_id);
         // Tickets are to carry its id.
         let is_large = is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX;
@@ -120,6 +133,7 @@ impl Compiled {
             stored_row_bytes: stored_row_bytes(snapshot, &program, &expressions.chain_schema),
             expressions,
             program,
+            packed,
             executable,
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,

@@ -61,10 +61,34 @@ impl RowCounts {
             return Ok(Arc::clone(snapshot.row_counts()));
         }
         let key = count_key(snapshot, filter_text, expressions);
-        // Concurrent ranks share one count.
-        let cell = self.cell(&key);
-        let counted = cell.get_or_try_init(|| load_or_count(environment, snapshot, &key, expressions)).await;
-        counted.map(Arc::clone)
+        let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
+        self.kept(environment, snapshot, &key, fits, async || match (expressions.sample, &expressions.filter) {
+            (Some(sample), None) => count_sample(environment, snapshot, sample).await,
+            _ => count_filtered(environment, snapshot, expressions).await,
+        })
+        .await
+    }
+
+    /// The counts that are kept under a key, one per row group, or those that `count` returns. Concurrent ranks share one
+    /// count. Stored ones that do not fit their row groups are counted again.
+    pub(super) async fn kept(
+        &self,
+        environment: &Environment,
+        snapshot: &Snapshot,
+        key: &str,
+        fits: impl Fn((&u64, &RowGroup)) -> bool,
+        count: impl AsyncFnOnce() -> Result<Vec<u64>, StreamError>,
+    ) -> Result<Arc<Vec<u64>>, StreamError> {
+        let counted = async || {
+            if let Some(stored) = load(&environment.state, key, snapshot.row_groups(), fits).await {
+                return Ok(stored);
+            }
+            let counts = count().await?;
+            store(&environment.state, key, &counts).await;
+            Ok(Arc::new(counts))
+        };
+        let cell = self.cell(key);
+        cell.get_or_try_init(counted).await.map(Arc::clone)
     }
 
     fn cell(&self, key: &str) -> Arc<CountCell> {
@@ -90,23 +114,6 @@ pub(crate) async fn rows_and_groups(
         Ok((Arc::new(rows), may_pass(&snapshot, &expressions)))
     });
     prepared.await?
-}
-
-async fn load_or_count(
-    environment: &Environment,
-    snapshot: &Arc<Snapshot>,
-    key: &str,
-    expressions: &Arc<Expressions>,
-) -> Result<Arc<Vec<u64>>, StreamError> {
-    if let Some(stored) = load(&environment.state, key, snapshot.row_groups()).await {
-        return Ok(stored);
-    }
-    let counts = match (expressions.sample, &expressions.filter) {
-        (Some(sample), None) => count_sample(environment, snapshot, sample).await?,
-        _ => count_filtered(environment, snapshot, expressions).await?,
-    };
-    store(&environment.state, key, &counts).await;
-    Ok(Arc::new(counts))
 }
 
 /// Counts the sampled rows of each row group from their numbers alone.
@@ -170,13 +177,17 @@ async fn count_row_group(
 }
 
 /// Reads stored counts; none where they are missing, damaged or of other row groups, so that they are counted again.
-async fn load(state: &State, key: &str, row_groups: &[RowGroup]) -> Option<Arc<Vec<u64>>> {
+async fn load(
+    state: &State,
+    key: &str,
+    row_groups: &[RowGroup],
+    fits: impl Fn((&u64, &RowGroup)) -> bool,
+) -> Option<Arc<Vec<u64>>> {
     let bytes = state.read(Kind::RowCounts, key).await.ok()??;
     let StoredCounts { counts, digest } = serde_json::from_slice(&bytes).ok()?;
     if digest != counts_digest(key, &counts) {
         return None;
     }
-    let fits = |(count, group): (&u64, &RowGroup)| *count <= group.rows.end - group.rows.start;
     let is_valid = counts.len() == row_groups.len() && counts.iter().zip(row_groups).all(fits);
     is_valid.then(|| Arc::new(counts))
 }
@@ -195,7 +206,8 @@ fn counts_digest(key: &str, counts: &[u64]) -> String {
     short_digest(&[key.as_bytes(), &bytes])
 }
 
-fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
+/// Whether statistics leave room for a passing row, for each row group.
+pub(super) fn may_pass(snapshot: &Snapshot, expressions: &Expressions) -> Vec<bool> {
     let mut may_pass = match &expressions.filter {
         Some(filter) => {
             let mut statistics = scan::statistics(snapshot, filter.columns());

@@ -65,6 +65,9 @@ impl Prepared {
         if self.compiled.executable.is_on_gpu() {
             return Err("a GPU computes them".to_owned());
         }
+        if self.compiled.packed.is_some() {
+            return Err("sequences are packed from all documents of a row group".to_owned());
+        }
         let bytes = self.compiled.program.fixed_row_bytes();
         bytes.map(|bytes| bytes as u64).map_err(|output| format!("rows of output \"{output}\" differ in size"))
     }

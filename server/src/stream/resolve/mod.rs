@@ -19,5 +19,6 @@ pub(crate) mod prepare;
 pub(crate) mod prepared;
 mod recent;
 pub(crate) mod rows;
+mod sequences;
 pub(crate) mod units;
 mod wanted;

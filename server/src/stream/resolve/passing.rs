@@ -15,7 +15,7 @@ use crate::{budget::Reservation, stream::error::StreamError};
 pub(crate) struct Passing {
     pub rows: RecordBatch,
     origin: Origin,
-    /// The memory of the columns of functions.
+    /// The memory of the columns of functions, or of sequences.
     held: Vec<Arc<Reservation>>,
 }
 
@@ -63,6 +63,12 @@ impl Origin {
 impl Passing {
     pub(super) fn new(rows: RecordBatch, origin: Origin) -> Self {
         Self { rows, origin, held: Vec::new() }
+    }
+
+    /// Sequences of packed documents, and their memory. They have no stored row: the errors of their documents were found
+    /// before.
+    pub(crate) fn of_sequences(rows: RecordBatch, held: Option<Reservation>) -> Self {
+        Self { rows, origin: Origin::of_chunk(0), held: held.into_iter().map(Arc::new).collect() }
     }
 
     /// The same rows with more columns, and the memory of these.

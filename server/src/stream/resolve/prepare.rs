@@ -22,6 +22,7 @@ use crate::{
             mixture::{MixtureCache, of_source},
             narrowing::{FileFilters, with_files},
             prepared::{Prepared, PreparedMixture},
+            sequences,
         },
     },
 };
@@ -125,6 +126,10 @@ impl Resolver {
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
             return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
+        }
+        if let Some(output) = &compiled.packed {
+            let counted = sequences::count(&self.counts, &self.environment, &snapshot, &compiled, output).await?;
+            return self.ordered(request, snapshot, Arc::clone(&compiled), counted, None);
         }
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(&self.environment, &snapshot, filter, expressions).await?;

@@ -58,6 +58,10 @@ impl PreparedTake {
             TakeBy::RowIds => resolver.prepare_stored(take.request.clone()).await?,
             TakeBy::Positions => resolver.prepare(take.request.clone()).await?,
         };
+        if prepared.compiled.packed.is_some() {
+            let reason = "take returns rows, and the rows of this plan are packed into sequences: leave it out";
+            return Err(PlanError::field("plan.outputs[0].pack", reason).into());
+        }
         take.check_numbers(prepared.epoch.row_count())?;
         let (rows, row_bytes) = (take.request.batch_size, prepared.wire_row_bytes());
         let limit = environment.limits.batch_bytes_max;

@@ -6,7 +6,9 @@ Rows are compared by their ids and by the bytes of their features, in the order 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +94,26 @@ def write_late(folder: Path, tiny: pa.Table) -> None:
     pq.write_table(late, folder / "a.parquet", row_group_size=17)
 
 
-def expected(url: str, *, shuffle: bool, epoch: int = 0) -> Rows:
-    """The rows of an epoch, by the client alone."""
+def expected(url: str, *, shuffle: bool, epoch: int = 0, ranks: int = 1) -> Rows:
+    """The rows of an epoch, by the client alone: the batches of all ranks at each step."""
+    options: dict[str, Any] = {"shuffle": shuffle, "seed": SEED, "epoch": epoch}
+    options |= {"batch_size": BATCH_SIZE // ranks, "world_size": ranks}
+    with fb.connect(url) as client, ExitStack() as stack:
+        streams = [stack.enter_context(client.stream("tiny", PLAN, rank=rank, **options)) for rank in range(ranks)]
+        return by_step([[one_batch(batch) for batch in stream] for stream in streams])
+
+
+def one_batch(batch: Any) -> Rows:
+    """The rows of a batch."""
     rows = Rows()
-    with (
-        fb.connect(url) as client,
-        client.stream("tiny", PLAN, batch_size=BATCH_SIZE, shuffle=shuffle, seed=SEED, epoch=epoch) as stream,
-    ):
-        for batch in stream:
-            rows.add(batch["id"], batch["dense"])
+    rows.add(batch["id"], batch["dense"])
     return rows
+
+
+def by_step(ranks: list[list[Rows]]) -> Rows:
+    """The rows of several ranks' batches, in the order of the steps, and of the ranks within a step."""
+    steps = zip_longest(*ranks, fillvalue=Rows())
+    return sum((rows for step in steps for rows in step), Rows())
 
 
 class Conformance:
@@ -114,14 +126,22 @@ class Conformance:
     raises: type[BaseException] = fb.ForebayError
     """The error that arrives; its text, or that of its causes, is the server's."""
 
+    ranks = 1
+    """Ranks of a training; its rows are those of `by_step`, and each rank's batches have BATCH_SIZE / ranks rows."""
+
+    def expected(self, url: str, *, shuffle: bool, epoch: int = 0) -> Rows:
+        """The rows of an epoch."""
+        return expected(url, shuffle=shuffle, epoch=epoch, ranks=self.ranks)
+
     def run(self, job: Job) -> Done:
         """Run a training through the real framework."""
         raise NotImplementedError
 
     def test_every_row_arrives_once_in_order(self, server: Server, tmp_path: Path):
         (rows,) = self.run(Job(server.url, folder=tmp_path)).epochs
-        assert rows.ids == list(range(ROWS))
-        assert rows == expected(server.url, shuffle=False)
+        assert sorted(rows.ids) == list(range(ROWS))
+        assert rows.ids == list(range(ROWS)) or self.ranks > 1
+        assert rows == self.expected(server.url, shuffle=False)
 
     def test_epochs_have_the_same_rows_in_another_order(self, server: Server, tmp_path: Path):
         if not self.shuffles:
@@ -129,10 +149,10 @@ class Conformance:
         first, second = self.run(Job(server.url, shuffle=True, epochs=2, folder=tmp_path)).epochs
         assert sorted(first.ids) == sorted(second.ids) == list(range(ROWS))
         assert first.ids != second.ids
-        assert [first, second] == [expected(server.url, shuffle=True, epoch=epoch) for epoch in range(2)]
+        assert [first, second] == [self.expected(server.url, shuffle=True, epoch=epoch) for epoch in range(2)]
 
     def test_a_resumed_epoch_continues_with_the_same_bytes(self, server: Server, tmp_path: Path):
-        whole = expected(server.url, shuffle=True)
+        whole = self.expected(server.url, shuffle=True)
         if not self.resumes:
             for _ in range(2):
                 assert self.run(Job(server.url, shuffle=True, folder=tmp_path)).epochs == [whole]

@@ -1,0 +1,90 @@
+//! The passing rows of a row group, chunk by chunk, as they are stored: fetched, decoded and derived.
+
+use std::{ops::Range, sync::Arc, time::Duration};
+
+use crate::{
+    cache::CachedChunks,
+    metrics::StageTimes,
+    scan::{self, RowGroupChunks, RowGroupReader},
+    stream::{
+        environment::Environment,
+        error::StreamError,
+        resolve::{finished::file_state, passing::Passing, prepared::Prepared, rows::Rows},
+    },
+};
+
+/// A row group whose bytes are fetched, decoded up to the last chunk.
+pub(super) struct StoredReader {
+    reader: RowGroupReader,
+    /// The row group's index in the snapshot.
+    row_group: usize,
+    /// Index in the snapshot of the next stored row.
+    next_row: u64,
+    /// Rows that lack the columns of functions.
+    incomplete: Option<Passing>,
+    /// Rows to which they were added.
+    complete: Option<Passing>,
+    environment: Arc<Environment>,
+    prepared: Prepared,
+}
+
+/// The next rows of a row group.
+pub(super) enum NextPassing {
+    Rows(Passing),
+    /// Their columns of functions are missing: see [`StoredReader::complete`].
+    Blocked,
+    End,
+}
+
+impl StoredReader {
+    /// Opens a row group to read these stored rows. `chunks` is the cache of the snapshot's column chunks.
+    pub(super) async fn open(
+        environment: &Arc<Environment>,
+        prepared: &Prepared,
+        chunks: Option<&Arc<CachedChunks>>,
+        row_group: usize,
+        needed: Range<u64>,
+    ) -> Result<Self, StreamError> {
+        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+        let group = &snapshot.row_groups()[row_group];
+        let next_row = group.rows.start + needed.start;
+        let Environment { cpu, budget, sharing, .. } = environment.as_ref();
+        let chunks = chunks.map(|chunks| RowGroupChunks::new(chunks, row_group, file_state(snapshot, row_group)));
+        let shared = sharing.bytes_of(snapshot, row_group, &rows.projection, chunks);
+        let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
+        let (environment, prepared) = (Arc::clone(environment), prepared.clone());
+        Ok(Self { reader, row_group, next_row, incomplete: None, complete: None, environment, prepared })
+    }
+
+    /// The time that storage took.
+    pub(super) fn fetch_time(&self) -> Duration {
+        self.reader.fetch_time()
+    }
+
+    /// Returns the passing rows of the next chunk. The first `skip` passing rows are not needed, and come without the
+    /// columns of functions if the chunk has no others. Decodes: run it on the CPU pool.
+    pub(super) fn next(&mut self, skip: u64, rows: &Rows, times: &mut StageTimes) -> Result<NextPassing, StreamError> {
+        if let Some(complete) = self.complete.take() {
+            return Ok(NextPassing::Rows(complete));
+        }
+        if self.incomplete.is_some() {
+            return Ok(NextPassing::Blocked);
+        }
+        let Some(next) = rows.next(&mut self.reader, self.next_row, times)? else { return Ok(NextPassing::End) };
+        self.next_row += next.stored;
+        if rows.has_functions() && next.passing.rows.num_rows() as u64 > skip {
+            self.incomplete = Some(next.passing);
+            return Ok(NextPassing::Blocked);
+        }
+        Ok(NextPassing::Rows(next.passing))
+    }
+
+    /// Adds the columns of functions to the rows that lack them.
+    pub(super) async fn complete(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
+        if let Some(passing) = self.incomplete.take() {
+            let budget = &self.environment.budget;
+            self.complete = Some(self.prepared.with_functions(passing, self.row_group, budget, times).await?);
+        }
+        Ok(())
+    }
+}
