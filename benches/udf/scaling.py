@@ -24,6 +24,7 @@ def scaled_row(x: float) -> float:
     return min(max((x - MEAN) / STD, LOW), HIGH)
 
 
-def scaled_series(x: pd.Series[Any]) -> pd.Series[Any]:
+# PySpark evaluates the annotations, and pandas' class takes no type arguments.
+def scaled_series(x: pd.Series) -> pd.Series:  # pyright: ignore
     """Spark's pandas_udf."""
     return ((x - MEAN) / STD).clip(LOW, HIGH)

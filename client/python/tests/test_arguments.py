@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DistributedSampler
 
 import forebay as fb
 import forebay.torch
@@ -28,7 +29,8 @@ DATASETS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"batchsize": 64}, TypeError, r"FlightDataset has no argument 'batchsize': did you mean batch_size\?"),
     ({"worldsize": 2}, TypeError, r"'worldsize': did you mean world_size\?"),
     ({"suffle": True}, TypeError, r"did you mean shuffle\?"),
-    ({"quux": 1}, TypeError, "'quux': choose one of rank, world_size, .*remainder"),
+    ({"fliter": "a > 1"}, TypeError, r"did you mean filter\?"),
+    ({"quux": 1}, TypeError, "'quux': choose one of epochs, prefetch, .*remainder, .*filter, .*rank, world_size"),
     ({"snapshot": "x"}, TypeError, "no option snapshot"),
     ({"batch_size": "64"}, TypeError, "batch_size must be a whole number, not '64'"),
     ({"batch_size": True}, TypeError, "batch_size must be a whole number"),
@@ -93,6 +95,28 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fb.cols.of_type(), TypeError, "requires a type"),
     (lambda: fb.cols.of_type(5), TypeError, "of_type expects Arrow types"),  # pyright: ignore
 ]
+
+
+LOADERS: list[tuple[Callable[[FlightDataset], Any], type[Exception], str]] = [
+    (lambda d: FlightLoader(d, batch_size=8), ValueError, "no batch_size: pass it to the FlightDataset"),
+    (lambda d: FlightLoader(d, shuffle=True), ValueError, "no shuffle: pass it to the FlightDataset"),
+    (lambda d: FlightLoader(d, sampler=[0]), ValueError, "no sampler: a FlightDataset reads each rank's own rows"),
+    (lambda d: FlightLoader(d, drop_last=True), ValueError, 'no drop_last: pass remainder="drop"'),
+    # Refused as it is made: the DataLoader that gets it does not say why.
+    (
+        lambda d: DistributedSampler(d, num_replicas=2, rank=0),
+        TypeError,
+        r"no DistributedSampler: use DataLoader\(data",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "words"), LOADERS)
+def test_a_loader_that_would_shard_shuffle_or_batch_again(
+    wrong: Callable[[FlightDataset], Any], error: type[Exception], words: str
+):
+    with pytest.raises(error, match=words):
+        wrong(dataset())
 
 
 @pytest.mark.parametrize(("wrong", "error", "words"), WRONG)

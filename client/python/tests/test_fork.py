@@ -157,3 +157,24 @@ print(len(ids(workers())))
     assert 'multiprocessing_context="forkserver"' in sentence
     assert "Traceback" not in sentence
     assert counts == ["100", "84", "100"]
+
+
+def test_what_is_open_in_a_fork_is_the_parents(server: Server):
+    script = """
+client = fb.connect(url)
+stream = client.stream("tiny", plan, batch_size=10)
+exchange = client.exchange(client.fit("tiny", plan, progress=False))
+exchange({"id": [1], "x": [0.5]})
+next(stream)
+print(in_child(lambda: next(stream)), in_child(lambda: exchange({"id": [1], "x": [0.5]})))
+# Nor do they end in the child.
+def close():
+    stream.close()
+    exchange.close()
+    client.close()
+    return True
+print(in_child(close))
+# The parent's continue.
+print(len(ids(stream)), len(exchange({"id": [1, 2], "x": [0.5, 1.5]})["id"]))
+"""
+    assert run(script, server, FOREBAY_NATIVE="off").splitlines() == ["3 3", "0", "90 2"]

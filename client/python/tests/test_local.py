@@ -122,9 +122,22 @@ def test_server_program_of_no_checkout_is_not_looked_up(
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(server_program, "__file__", str(tmp_path / "site-packages/forebay/server_program.py"))
     with pytest.raises(
-        FileNotFoundError, match="was not found: this installation of the package has no programs; add "
+        FileNotFoundError,
+        match="was not found: this installation of the package has no programs for Linux .*Install the package's wheel",
     ):
         fb.local(installed=tiny_folder)
+
+
+def test_a_program_for_another_machine_is_named_as_such(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # The header of an ELF file for a machine that does not exist.
+    program = tmp_path / "forebay-server"
+    program.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xfe\xfe" + bytes(100))
+    program.chmod(0o755)
+    monkeypatch.setenv("FOREBAY_SERVER_BIN", str(program))
+    with pytest.raises(RuntimeError, match="does not start: it is not a program for Linux .*Exec format error"):
+        fb.local(foreign=tiny_folder)
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "target"])

@@ -97,7 +97,12 @@ ADAPTERS = {
     "grain": {"grain"},
     "xgboost": {"xgboost"},
     "lightgbm": {"lightgbm"},
+    "ray": {"ray", "torch"},
+    "pyg": {"torch_geometric", "torch"},
+    "dali": {"nvidia"},
 }
+# The package of an adapter that is not named after it.
+PACKAGES = {"pyg": "torch_geometric", "dali": "nvidia.dali"}
 FRAMEWORKS = sorted(set().union(*ADAPTERS.values()))
 
 
@@ -111,11 +116,12 @@ def test_only_its_own_modules_import_a_framework(library: str):
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_missing_framework_is_an_error_with_the_command_that_installs_it(adapter: str):
-    code = f"import sys; sys.modules[{adapter!r}] = None; import forebay.{adapter}"
+    package = PACKAGES.get(adapter, adapter)
+    code = f"import sys; sys.modules[{package!r}] = None; import forebay.{adapter}"
     ended = subprocess.run([sys.executable, "-c", code], env=package_environment(), capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == (
-        f"ModuleNotFoundError: forebay.{adapter} requires {adapter}, which is not installed: "
+        f"ModuleNotFoundError: forebay.{adapter} requires {package}, which is not installed: "
         f"pip install 'forebay[{adapter}]'"
     )
 

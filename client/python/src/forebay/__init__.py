@@ -52,6 +52,7 @@ from .map_batches import MappedBatches, map_batches
 from .mixture import Mixture, MixtureSource, mix
 from .options import StreamOptions
 from .outputs import Output, label, output
+from .pack import Pack
 from .plan import Plan
 from .preview import Preview
 from .private_server import local
@@ -108,6 +109,7 @@ __all__ = [
     "OrderChanged",
     "Output",
     "Overloaded",
+    "Pack",
     "PermissionDenied",
     "Plan",
     "PlanDataset",

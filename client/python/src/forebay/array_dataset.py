@@ -9,21 +9,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from .credentials import Credentials
 from .elements import Elements, Position
 from .epochs import Epochs
 from .fitted import FittedPlan
 from .header import BatchHeader, StreamInfo
 from .mixture import Mixture
-from .options import DatasetKeywords, StreamOptions, integer
+from .options import RankKeywords, StreamOptions, integer
 from .plan import Plan
 from .prefetch import Prefetch
 from .rank_epochs import RankEpochs, rank_streams
-from .retry import RETRY_SECONDS
 from .ring import SLOTS_BESIDES_PREFETCH
 from .stream import Batch
 
@@ -45,33 +43,20 @@ class RankDataset(Iterable[T], ABC, Generic[T]):
     block.
     """
 
+    reads_ahead: ClassVar[bool] = False
+    """Whether batches are taken before the loop has them."""
+
     def __init__(
         self,
         url: str | Sequence[str],
         dataset: str | Mixture,
         plan: Plan | FittedPlan | str,
         *,
-        filter: str | None = None,  # noqa: A002 (the contract's name)
-        rank: int | None = None,
-        world_size: int | None = None,
         prefetch: int = 2,
-        retry_seconds: float = RETRY_SECONDS,
-        credentials: Credentials | None = None,
-        **options: Unpack[DatasetKeywords],
+        **options: Unpack[RankKeywords],
     ) -> None:
         self._depth = integer("prefetch", prefetch, least=1)
-        streams = rank_streams(
-            type(self).__name__,
-            url,
-            dataset,
-            plan,
-            filters=filter,
-            rank=rank,
-            world_size=world_size,
-            retry_seconds=retry_seconds,
-            credentials=credentials,
-            **options,
-        )
+        streams = rank_streams(type(self).__name__, url, dataset, plan, **options)
         self._client = streams.client
         self._client.ring_slots = self._depth + SLOTS_BESIDES_PREFETCH
         self._state = RankEpochs(streams)
@@ -115,12 +100,13 @@ class RankDataset(Iterable[T], ABC, Generic[T]):
         """
         return Epochs(self, count, self, lambda: self._state.generation)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
         """Return the position after the last batch that the loop has: small, and the same on every rank.
 
-        At the end of an epoch it is the start of the next one.
+        At the end of an epoch it is the start of the next one. `steps` is the number of batches that the loop has of
+        this iteration, for a loop that is behind those taken.
         """
-        return self._state.state_dict()
+        return self._state.state_dict(steps=steps)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop had.
@@ -157,7 +143,7 @@ class RankDataset(Iterable[T], ABC, Generic[T]):
         """Return what converts a batch; the background thread calls it."""
 
     def _begin(self) -> tuple[Position, Prefetch[tuple[BatchHeader, T]]]:
-        position, stream = self._state.begin(is_direct=True)
+        position, stream = self._state.begin(is_direct=not self.reads_ahead)
         return position, Prefetch(stream, partial(_converted, self.converter()), depth=self._depth)
 
 

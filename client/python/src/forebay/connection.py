@@ -154,9 +154,9 @@ class Connection:
         """Close the connection and cancel its calls."""
         self._is_closed = True
         client = self._flight
-        if client is not None:
+        if client is not None and not fork.keeps(client):
             client.close()
-            self._flight = None
+        self._flight = None
 
     def translated(self) -> _Translated:
         """Return a context that translates pyarrow's exceptions."""

@@ -25,14 +25,14 @@ from .loop_report import loop_report
 from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
-from .options import DatasetKeywords, StreamOptions, check_rank, integer
+from .options import DatasetKeywords, RankKeywords, StreamOptions, given_rank, integer
 from .plan import Plan
 from .reading import NextEpoch, OpenStream
 from .replay import Replay
 from .retry import RETRY_SECONDS
 from .ring import SLOTS_BESIDES_PREFETCH
-from .sharding import environment_rank, refuse_second_sharding
-from .targets import check_plan, check_source, check_urls
+from .sharding import environment_rank, refuse_sampler, refuse_second_sharding
+from .targets import check_targets
 from .tensors import TensorBatch
 from .upcoming import Upcoming
 from .worker_state import Ack, Mark, WorkerAck, WorkerState
@@ -40,8 +40,8 @@ from .worker_state import Ack, Mark, WorkerAck, WorkerState
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# The dataset's own keywords, for the error that names the nearest one.
-KEYWORDS = ("rank", "world_size", "epochs", "prefetch", "device", "retry_seconds", "credentials")
+# The keywords of a dataset, for the error that names the nearest one.
+KEYWORDS = ("epochs", "prefetch", "device", *RankKeywords.__annotations__)
 
 
 class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
@@ -112,12 +112,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         super().__init__()
         if "snapshot" in options:
             raise TypeError("a FlightDataset has no option snapshot; load a state, or use Client.stream")
-        check_keywords("FlightDataset", options, [*KEYWORDS, *DatasetKeywords.__annotations__])
-        if (rank is None) != (world_size is None):
-            raise ValueError("pass both rank and world_size, or omit both")
-        check_urls(url)
-        check_source(dataset)
-        check_plan(plan)
+        check_keywords("FlightDataset", options, KEYWORDS)
+        check_targets(url, dataset, plan)
         if filter is not None and not isinstance(cast(object, filter), str):
             raise TypeError(f"filter must be a string with an SQL expression, not {filter!r}")
         self._url = url
@@ -131,7 +127,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._device = resolve_device(device)
         self._retry_seconds = in_range("retry_seconds", retry_seconds, 0.0)
         self._credentials = credentials
-        self._given_rank = None if rank is None else check_rank(rank, world_size)
+        self._given_rank = given_rank(rank, world_size)
         self._loaded: LoadedState | None = None
         # The iteration whose position is this dataset's: the latest, unless an epoch or a state was set since.
         self._iteration: Iteration | None = None
@@ -193,6 +189,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch, or in all of `epochs`."""
+        refuse_sampler()
         epoch = self.epoch
         if epoch not in self._lengths:
             start = replace(self._epoch_start(), epoch=epoch)

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from .credentials import Credentials
 from .fitted import FittedPlan
 from .framework import framework
 from .mixture import Mixture
-from .options import DatasetKeywords
+from .options import SourceKeywords
 from .plan import Plan
-from .rank_tables import RankTables, rank_tables
-from .retry import RETRY_SECONDS
+from .rank_tables import RankTables, plain_schema, plain_table, rank_tables
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,10 +31,7 @@ def iterable(
     plan: Plan | FittedPlan | str,
     *,
     ranks: int = 1,
-    filter: str | None = None,  # noqa: A002 (the contract's name)
-    retry_seconds: float = RETRY_SECONDS,
-    credentials: Credentials | None = None,
-    **options: Unpack[DatasetKeywords],
+    **options: Unpack[SourceKeywords],
 ) -> Any:
     """Return the rows of a stream as a `datasets.IterableDataset`; `options` are those of `forebay.ArrayDataset`.
 
@@ -45,19 +40,9 @@ def iterable(
     a DataLoader share out. Shuffle with ``shuffle=True``, on the server: `datasets`' own ``shuffle`` buffers rows, and
     a resumed one loses them. Matrices are lists of fixed length.
     """
-    source = rank_tables(
-        "iterable",
-        url,
-        name,
-        plan,
-        ranks=ranks,
-        filters=filter,
-        retry_seconds=retry_seconds,
-        credentials=credentials,
-        **options,
-    )
+    source = rank_tables("iterable", url, name, plan, ranks=ranks, **options)
     examples = FlightExamples(source, range(source.options.world_size), source.options.epoch)
-    features = datasets.Features.from_arrow_schema(source.schema)
+    features = datasets.Features.from_arrow_schema(plain_schema(source.schema))
     return datasets.IterableDataset(examples, info=datasets.DatasetInfo(features=features))
 
 
@@ -65,8 +50,9 @@ class FlightExamples(ArrowExamples):
     """The rows of some ranks. `datasets` keeps the state: the rank, the number of rows that it has, the snapshot."""
 
     def __init__(self, source: RankTables, ranks: Sequence[int], epoch: int) -> None:
-        ArrowExamples.__init__(self, source.tables, {})
+        ArrowExamples.__init__(self, source.batches, {})
         self._source = source
+        self._schema = plain_schema(source.schema)
         self._ranks: list[int] = list(ranks)
         self._epoch = epoch
 
@@ -118,9 +104,9 @@ class FlightExamples(ArrowExamples):
         while state["shard_idx"] < len(self._ranks):
             rank = self._ranks[int(state["shard_idx"])]
             step, skipped = divmod(int(state["shard_example_idx"]), self._source.options.batch_size)
-            tables = self._source.tables(rank, epoch=self._epoch, step=step, snapshot=str(state["snapshot"]))
-            for snapshot, table in tables:
+            batches = self._source.batches(rank, epoch=self._epoch, step=step, snapshot=str(state["snapshot"]))
+            for snapshot, batch in batches:
                 state["snapshot"] = snapshot
-                yield state, f"{rank}_{step}", table.slice(skipped)
+                yield state, f"{rank}_{step}", plain_table(batch, self._schema).slice(skipped)
                 step, skipped = step + 1, 0
             state["shard_idx"], state["shard_example_idx"] = state["shard_idx"] + 1, 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from . import fork
 from .arrays import Array, ArrowArray, column_of, is_numbers, to_numpy
 from .connection import Connection
 from .errors import BrokenStream, ForebayError
@@ -68,6 +69,7 @@ class Exchange:
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
         """Return the same as one Arrow record batch."""
+        fork.refuse_if_broken()
         batch = _one_batch(rows, self._given)
         if self._stopped.is_set():
             raise ForebayError("the exchange is closed")
@@ -184,14 +186,16 @@ class Call:
 
     def cancel(self) -> None:
         """Cancel the call, which ends a pending write or read in another thread."""
-        self._reader.cancel()
+        if not fork.keeps(self._reader):
+            self._reader.cancel()
 
     def close(self) -> None:
         """End the call and close the connection; not while another thread uses it."""
-        self._reader.cancel()
-        # Closed here because pyarrow prints an error to stderr when an open writer is deleted.
-        with contextlib.suppress(Exception):
-            self._writer.close()
+        self.cancel()
+        if not fork.keeps(self._writer):
+            # Closed here because pyarrow prints an error to stderr when an open writer is deleted.
+            with contextlib.suppress(Exception):
+                self._writer.close()
         self._connection.close()
 
     def _write(self, write: Callable[[], None]) -> None:

@@ -77,12 +77,20 @@ def refuse_if_broken() -> None:
         raise ForkedInUse
 
 
+def keeps(*owned: object) -> bool:
+    """Return whether calls of this process would hang; if so, keep these objects, as their deletion would hang too."""
+    if _State.is_broken:
+        _kept.extend(owned)
+    return _State.is_broken
+
+
 class _State:
     is_in_use = False
     is_broken = False
 
 
 _numbers = itertools.count()
+_kept: list[object] = []
 _connections: weakref.WeakValueDictionary[int, Droppable] = weakref.WeakValueDictionary()
 _unused: weakref.WeakValueDictionary[int, Closable] = weakref.WeakValueDictionary()
 _channels: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()

@@ -15,6 +15,15 @@ from .dataset import FlightDataset
 from .epochs import Epochs
 from .tensors import TensorBatch
 
+# Options of a DataLoader that apply to datasets of single rows.
+NOT_TAKEN = {
+    "batch_size": "pass it to the FlightDataset, which yields whole batches",
+    "shuffle": "pass it to the FlightDataset, whose rows the server shuffles",
+    "sampler": "a FlightDataset reads each rank's own rows, in the order of its epoch",
+    "batch_sampler": "a FlightDataset yields whole batches of each rank's own rows",
+    "drop_last": 'pass remainder="drop" to the FlightDataset',
+}
+
 
 class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
     """A DataLoader over a `FlightDataset` for Accelerate and Lightning; `options` are DataLoader's.
@@ -29,10 +38,9 @@ class FlightLoader(torch.utils.data.DataLoader[TensorBatch]):
     _is_accelerate_prepared = True
 
     def __init__(self, data: FlightDataset, **options: Any) -> None:
-        if options.pop("batch_size", None) is not None:
-            raise ValueError(
-                "FlightLoader takes no batch_size: pass it to the FlightDataset, which yields whole batches"
-            )
+        for name, remedy in NOT_TAKEN.items():
+            if options.pop(name, None):
+                raise ValueError(f"FlightLoader takes no {name}: {remedy}")
         super().__init__(data, batch_size=None, **options)  # pyright: ignore[reportUnknownMemberType]
         self.flight = data
         # DataLoader gives an IterableDataset a sampler that yields None indefinitely; this one does too, and passes on

@@ -8,13 +8,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, SupportsFloat, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypedDict, cast
 
 import numpy as np
 
 from .errors import InvalidRequest
 from .names import check_keywords, suggestion
 from .op import UINT64_MAX
+
+if TYPE_CHECKING:
+    from .credentials import Credentials
 
 Remainder = Literal["keep", "drop", "pad"]
 REMAINDERS: tuple[Remainder, ...] = ("keep", "drop", "pad")
@@ -138,6 +141,21 @@ class DatasetKeywords(TypedDict, total=False):
     with_row_ids: bool
 
 
+class SourceKeywords(DatasetKeywords, total=False):
+    """The same, and what else a dataset of any number of ranks takes."""
+
+    filter: str | None
+    retry_seconds: float
+    credentials: Credentials | None
+
+
+class RankKeywords(SourceKeywords, total=False):
+    """The same, and the rank of a dataset that reads one."""
+
+    rank: int | None
+    world_size: int | None
+
+
 class StreamKeywords(DatasetKeywords, total=False):
     """The keywords of `StreamOptions`, as the type of ``**options``."""
 
@@ -186,6 +204,13 @@ def check_rank(rank: object, world_size: object) -> tuple[int, int]:
     if not 0 <= number < ranks:
         raise InvalidRequest(f"rank {number} is not one of the {ranks} ranks, 0 to {ranks - 1}")
     return number, ranks
+
+
+def given_rank(rank: object, world_size: object) -> tuple[int, int] | None:
+    """Return rank and world size as `check_rank`; None if neither is given. Raise if only one is."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("pass both rank and world_size, or omit both")
+    return None if rank is None else check_rank(rank, world_size)
 
 
 def check_stream_keywords(function: str, given: Mapping[str, object], others: Collection[str] = ()) -> None:

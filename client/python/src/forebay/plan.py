@@ -165,6 +165,7 @@ class Plan:
             {"name": name}
             | ({} if out.dtype is None else {"dtype": out.dtype})
             | {"parts": [part.to_dict() for part in out.parts]}
+            | ({} if out.pack is None else {"pack": out.pack.to_dict()})
             for name, out in self.outputs.items()
         ]
         if self.join:

@@ -7,6 +7,7 @@ so the server ends with it in any case, including SIGKILL. Makes no Flight calls
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from .server_program import server_program
+from .server_program import server_program, system
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -83,7 +84,8 @@ class PrivateServer:
             )
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise RuntimeError(f"{program} does not start: {error}") from error
+            foreign = f"it is not a program for {system()}: " if error.errno == errno.ENOEXEC else ""
+            raise RuntimeError(f"{program} does not start: {foreign}{error}") from error
         self._drain = threading.Thread(target=self._read_log, name="forebay-server-log", daemon=True)
         self._drain.start()
         in_time = self._ready.wait(START_SECONDS)

@@ -19,17 +19,18 @@ from .header import StreamInfo
 from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
-from .options import DatasetKeywords, StreamOptions, check_rank, integer
+from .options import DatasetKeywords, RankKeywords, StreamOptions, check_rank, given_rank, integer
 from .plan import Plan
+from .retry import RETRY_SECONDS
 from .sharding import environment_rank
 from .stream import Stream
-from .targets import check_plan, check_source, check_urls
+from .targets import check_targets
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# The keywords of a dataset besides the options of a stream, for the error that names the nearest one.
-KEYWORDS = ("filter", "rank", "world_size", "prefetch", "retry_seconds", "credentials")
+# The keywords of a dataset, for the error that names the nearest one.
+KEYWORDS = ("prefetch", *RankKeywords.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -48,27 +49,24 @@ def rank_streams(
     name: str | Mixture,
     plan: Plan | FittedPlan | str,
     *,
-    filters: str | None,
-    rank: int | None,
-    world_size: int | None,
-    retry_seconds: float,
-    credentials: Credentials | None,
+    filter: str | None = None,  # noqa: A002 (the contract's name)
+    rank: int | None = None,
+    world_size: int | None = None,
+    retry_seconds: float = RETRY_SECONDS,
+    credentials: Credentials | None = None,
     **options: Unpack[DatasetKeywords],
 ) -> RankStreams:
     """Check the arguments of a dataset, connect, and fit the plan if necessary.
 
-    Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1.
+    Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1. `function` is the name of the
+    dataset's class in errors.
     """
-    check_keywords(function, options, [*KEYWORDS, *DatasetKeywords.__annotations__])
-    if (rank is None) != (world_size is None):
-        raise ValueError("pass both rank and world_size, or omit both")
-    check_urls(url)
-    check_source(name)
-    check_plan(plan)
-    rank, world_size = check_rank(*(environment_rank() if rank is None else (rank, world_size)))
+    check_keywords(function, options, KEYWORDS)
+    check_targets(url, name, plan)
+    rank, world_size = given_rank(rank, world_size) or check_rank(*environment_rank())
     chosen = StreamOptions(**options, world_size=world_size)
     client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
-    fitted = client.fitted(name, plan, filters)
+    fitted = client.fitted(name, plan, filter)
 
     def open_stream(cursor: Cursor) -> Stream:
         return client.stream(name, fitted, rank=rank, cursor=cursor, **chosen.keywords())

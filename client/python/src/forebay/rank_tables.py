@@ -1,9 +1,9 @@
-"""The ranks of a stream as Arrow tables, for libraries that read each in a process of their own."""
+"""The ranks of a stream as Arrow data, for libraries that read each in a process of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -11,16 +11,20 @@ import pyarrow as pa
 from .client import connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
+from .explain import RankExplain
 from .fitted import FittedPlan
 from .header import StreamInfo
 from .mixture import Mixture
 from .names import check_keywords
-from .options import DatasetKeywords, StreamOptions, integer
+from .options import DatasetKeywords, SourceKeywords, StreamOptions, integer
 from .plan import Plan
 from .retry import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+# For the error that names the nearest one.
+KEYWORDS = ("ranks", *SourceKeywords.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,14 @@ class RankTables:
     retry_seconds: float
     credentials: Credentials | None
     schema: pa.Schema
-    """The columns of the tables."""
+    """The columns of the batches."""
     info: StreamInfo
     """Description of the first epoch."""
 
-    def tables(
+    def batches(
         self, rank: int, *, epoch: int | None = None, step: int = 0, snapshot: str = ""
-    ) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the snapshot's digest and the rows of each batch of a rank, from a step of an epoch on."""
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the snapshot's digest and each batch of a rank, from a step of an epoch on."""
         options = self.options
         order = resolved(options.order, options.world_size)
         position = step * options.batch_size * options.world_size
@@ -51,8 +55,13 @@ class RankTables:
             client.stream(self.name, self.plan, rank=rank, cursor=start, **options.keywords()) as stream,
         ):
             for batch in stream:
-                columns = [plain(column) for column in cast("list[pa.Array[Any]]", batch.data.columns)]
-                yield stream.info.snapshot, pa.Table.from_arrays(columns, schema=self.schema)
+                yield stream.info.snapshot, batch.data
+
+    def shares(self) -> tuple[RankExplain, ...]:
+        """Return the rows and bytes of each rank in the first epoch."""
+        options = replace(self.options, snapshot=self.info.snapshot)
+        with connect(self.url, retry_seconds=self.retry_seconds, credentials=self.credentials) as client:
+            return client.explain(self.name, self.plan, **options.keywords()).ranks
 
 
 def rank_tables(
@@ -62,30 +71,35 @@ def rank_tables(
     plan: Plan | FittedPlan | str,
     *,
     ranks: int,
-    filters: str | None = None,
+    filter: str | None = None,  # noqa: A002 (the contract's name)
     retry_seconds: float = RETRY_SECONDS,
     credentials: Credentials | None = None,
     **options: Unpack[DatasetKeywords],
 ) -> RankTables:
     """Fit the plan if necessary, and describe the stream."""
-    check_keywords(function, options, ["filter", "retry_seconds", "credentials", *DatasetKeywords.__annotations__])
+    check_keywords(function, options, KEYWORDS)
     chosen = StreamOptions(**options, world_size=integer("ranks", ranks, least=1))
     with connect(url, retry_seconds=retry_seconds, credentials=credentials) as client:
-        fitted = client.fitted(name, plan, filters)
+        fitted = client.fitted(name, plan, filter)
         with client.stream(name, fitted, **chosen.keywords()) as stream:
-            schema, info = plain_schema(stream.schema), stream.info
+            schema, info = stream.schema, stream.info
     return RankTables(url, name, fitted, chosen, retry_seconds, credentials, schema, info)
 
 
-def plain(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Return a matrix as lists of fixed size, and any other column as it is."""
-    return cast(Any, array).storage if isinstance(array.type, pa.FixedShapeTensorType) else array
+def plain_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Return a batch with its matrices as lists of fixed size; `schema` is that of `plain_schema`."""
+    columns = [_plain(column) for column in cast("list[pa.Array[Any]]", batch.columns)]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of columns that went through `plain`."""
+    """Return the schema with lists of fixed size in place of matrices."""
     fields = cast("list[pa.Field[Any]]", list(schema))
     return pa.schema([_plain_field(field) for field in fields])
+
+
+def _plain(array: pa.Array[Any]) -> pa.Array[Any]:
+    return cast(Any, array).storage if isinstance(array.type, pa.FixedShapeTensorType) else array
 
 
 def _plain_field(field: pa.Field[Any]) -> pa.Field[Any]:

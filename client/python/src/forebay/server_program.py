@@ -6,6 +6,7 @@ Starts nothing. The wheel installs the program among the environment's scripts, 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from importlib.metadata import distributions
 from pathlib import Path
@@ -27,8 +28,9 @@ def server_program() -> str:
     checkout = _checkout(package)
     if checkout is None:
         raise FileNotFoundError(
-            f"{NAME} was not found: this installation of the package has no programs; add the program's folder to the "
-            "PATH, or set FOREBAY_SERVER_BIN to the program"
+            f"{NAME} was not found: this installation of the package has no programs for {system()}. Install the "
+            "package's wheel for it, or install from source, which needs Rust; else add the program's folder to the "
+            "PATH, or set FOREBAY_SERVER_BIN to the program. fb.connect reads from a server elsewhere without it"
         )
     built = checkout / "target/release" / NAME
     if not os.access(built, os.X_OK):
@@ -37,6 +39,11 @@ def server_program() -> str:
             "FOREBAY_SERVER_BIN to the program"
         )
     return str(built)
+
+
+def system() -> str:
+    """Return the operating system and the processor, such as ``Linux x86_64``."""
+    return f"{platform.system()} {platform.machine()}"
 
 
 def _installed(site: Path) -> str | None:

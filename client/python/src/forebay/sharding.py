@@ -1,7 +1,8 @@
-"""The rank of the environment, and a guard against sharding a dataset twice: a `FlightDataset` reads its rank's rows.
+"""The rank of the environment, and guards against sharding a dataset twice: a `FlightDataset` reads its rank's rows.
 
 Accelerate shards an IterableDataset again. By default it reads on rank 0 only and distributes that rank's rows, so the
-rows of the other ranks would be lost.
+rows of the other ranks would be lost. torch's DistributedSampler is for datasets with an index; a DataLoader rejects
+it for others, without the reason.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 
 ACCELERATE = "accelerate.data_loader"
 SHARDING = ("DataLoaderDispatcher", "IterableDatasetShard")
+SAMPLER = "torch.utils.data.distributed"
 
 
 def environment_rank() -> tuple[int, int]:
@@ -20,6 +22,15 @@ def environment_rank() -> tuple[int, int]:
         return int(rank), int(world_size)
     except ValueError:
         raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
+
+
+def refuse_sampler() -> None:
+    """Raise TypeError if the caller of the caller is a DistributedSampler, which asks for the length of a dataset."""
+    if sys._getframe(2).f_globals.get("__name__") == SAMPLER:  # pyright: ignore[reportPrivateUsage]
+        raise TypeError(
+            "a FlightDataset reads each rank's own rows, and takes no DistributedSampler: use "
+            "DataLoader(data, batch_size=None) without one, and FlightDataset(…, shuffle=True) to shuffle"
+        )
 
 
 def refuse_second_sharding(world_size: int) -> None:

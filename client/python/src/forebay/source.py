@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.flight as flight
 
+from . import fork
 from .connection import Connection
 from .errors import BrokenStream, Cancelled, ForebayError
 from .message_input import Chunk
@@ -82,7 +83,7 @@ class Source:
         direct = self._direct
         if direct is not None:
             direct.close()
-        if self._reader is not None:
+        if self._reader is not None and not fork.keeps(self._reader):
             with contextlib.suppress(Exception):
                 self._reader.cancel()
         self._connection.close()

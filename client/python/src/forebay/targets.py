@@ -21,6 +21,13 @@ def check_urls(url: str | Sequence[str]) -> list[str]:
     return cast("list[str]", urls)
 
 
+def check_targets(url: str | Sequence[str], dataset: object, plan: object) -> None:
+    """Raise unless these can be the replicas, the dataset or mixture, and the plan of a stream."""
+    check_urls(url)
+    check_source(dataset)
+    check_plan(plan)
+
+
 def check_dataset(name: object) -> None:
     """Raise TypeError unless this can be a dataset's name."""
     if not isinstance(name, str) or not name:

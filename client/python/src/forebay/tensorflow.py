@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .arrays import Array
-from .credentials import Credentials
 from .cursor import Cursor
 from .elements import Elements, Position, Progress
 from .epochs import Epochs
@@ -20,11 +19,10 @@ from .fitted import FittedPlan
 from .framework import framework
 from .header import BatchHeader
 from .mixture import Mixture
-from .options import DatasetKeywords, integer
+from .options import RankKeywords, integer
 from .plan import Plan
 from .prefetch import Prefetch
 from .rank_epochs import RankEpochs, rank_streams
-from .retry import RETRY_SECONDS
 from .stream import Batch
 from .tensorflow_columns import TensorFlowColumns
 from .tensorflow_exit import end_iterators, track
@@ -49,13 +47,8 @@ def dataset(
     name: str | Mixture,
     plan: Plan | FittedPlan | str,
     *,
-    filter: str | None = None,  # noqa: A002 (the contract's name)
-    rank: int | None = None,
-    world_size: int | None = None,
     prefetch: int = 2,
-    retry_seconds: float = RETRY_SECONDS,
-    credentials: Credentials | None = None,
-    **options: Unpack[DatasetKeywords],
+    **options: Unpack[RankKeywords],
 ) -> FlightData:
     """Return one rank's batches of a dataset, or of a mixture, as a `FlightData`, which is a `tf.data.Dataset`.
 
@@ -67,19 +60,7 @@ def dataset(
     Fits the plan if necessary and reads the schema now, so the server's errors are raised here.
     """
     depth = integer("prefetch", prefetch, least=1)
-    streams = rank_streams(
-        "dataset",
-        url,
-        name,
-        plan,
-        filters=filter,
-        rank=rank,
-        world_size=world_size,
-        retry_seconds=retry_seconds,
-        credentials=credentials,
-        **options,
-    )
-    return FlightData(RankEpochs(streams), depth)
+    return FlightData(RankEpochs(rank_streams("dataset", url, name, plan, **options)), depth)
 
 
 class FlightData(Dataset):
