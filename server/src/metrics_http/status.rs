@@ -58,7 +58,7 @@ impl StatusSource {
         let (all, open) = (self.streams.catalog().datasets(), metrics::open_streams(LISTED_MAX));
         let datasets = all.iter().take(LISTED_MAX).map(|dataset| {
             let newest = dataset.newest();
-            let newest = newest.as_deref();
+            let newest = newest.as_ref();
             DatasetStatus {
                 name: dataset.name().to_owned(),
                 is_view: dataset.is_view(),
