@@ -48,6 +48,9 @@ endif
 # Number of test files that run in parallel.
 PYTEST_WORKERS ?= 4
 
+# A test that hangs prints the stacks of its threads and fails. The longest tests take two minutes on two busy cores.
+TIMEOUT := --timeout 600 --timeout-method thread
+
 # The native module of the Python package. Its file in the target folder has the name of the system's libraries.
 NATIVE_LIBRARY := $(if $(filter Darwin,$(shell uname)),lib_native.dylib,lib_native.so)
 NATIVE_MODULE := client/python/src/forebay/_native.abi3.so
@@ -60,7 +63,7 @@ test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" \
-	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 server/tests client/python/tests
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 $(TIMEOUT) server/tests client/python/tests
 
 # A slice of the black-box tests, one or two files of most subjects.
 QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py streams/test_replay_rules.py exchange/test_exchange.py \
