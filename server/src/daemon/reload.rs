@@ -1,4 +1,5 @@
-//! SIGHUP: reads the configuration again and applies its datasets, functions, principals and certificates to the running server.
+//! SIGHUP: reads the configuration again and applies its datasets, functions, principals and certificates to the running
+//! server.
 //!
 //! A new configuration is validated as a whole before anything changes; an invalid one is logged and counted. Running
 //! streams keep their snapshots and their callers.

@@ -4,11 +4,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use arrow::{
-    array::{AsArray, RecordBatch},
-    datatypes::UInt64Type,
-};
-use forebay_kernels::{BatchBuilder, KernelError, Packer, Workspace};
+use arrow::{array::AsArray, datatypes::UInt64Type};
+use forebay_kernels::Packer;
 
 use super::{
     run::{NextChunk, RunRows},
@@ -20,7 +17,7 @@ use crate::{
     plan::{PackedOutput, ROW_ID},
     stream::{
         error::StreamError,
-        resolve::{passing::Passing, rows::Rows},
+        resolve::{documents::Documents, passing::Passing, rows::Rows},
     },
 };
 
@@ -31,15 +28,16 @@ const TOKEN_BYTES: u64 = 16;
 pub(super) struct PackedReader {
     pub(super) stored: StoredReader,
     output: Arc<PackedOutput>,
+    documents: Documents,
     packer: Packer,
-    workspace: Workspace,
     budget: Budget,
 }
 
 impl PackedReader {
     pub(super) fn new(stored: StoredReader, output: &Arc<PackedOutput>, budget: &Budget) -> Self {
         let packer = Packer::new(Arc::clone(&output.packing), Arc::clone(&output.sequences));
-        Self { stored, output: Arc::clone(output), packer, workspace: Workspace::default(), budget: budget.clone() }
+        let (output, documents, budget) = (Arc::clone(output), Documents::new(output), budget.clone());
+        Self { stored, output, documents, packer, budget }
     }
 
     /// Returns the next sequences. Decodes: run it on the CPU pool.
@@ -55,29 +53,18 @@ impl PackedReader {
                 }
             };
             let start = Instant::now();
-            let documents = self.documents(&passing.rows).map_err(|error| passing.locate(error))?;
+            let documents = self.documents.of(&passing)?;
             // The packer also keeps the tokens of an unfinished sequence.
-            let tokens = self.output.packing.token_count(&documents[0]);
+            let tokens = self.output.packing.token_count(&documents);
             let held =
                 self.budget.reserve(tokens.saturating_mul(TOKEN_BYTES).saturating_add(self.packer.bytes() as u64))?;
             let row_ids = passing.rows.column_by_name(ROW_ID).and_then(|ids| ids.as_primitive_opt::<UInt64Type>());
             let row_ids = row_ids.filter(|_| self.output.packing.row_ids.is_some());
-            let sequences = self.packer.push(&documents[0], row_ids)?;
+            let sequences = self.packer.push(&documents, row_ids)?;
             times.add_since(Stage::Assemble, start);
             if sequences.num_rows() > 0 {
                 return Ok(NextChunk::Rows(RunRows::Stored(Passing::of_sequences(sequences, Some(held)))));
             }
         }
-    }
-
-    /// Computes the documents of rows.
-    fn documents(&mut self, rows: &RecordBatch) -> Result<Vec<arrow::array::ArrayRef>, KernelError> {
-        let program = Arc::clone(&self.output.documents);
-        let workspace = std::mem::take(&mut self.workspace);
-        let mut builder = BatchBuilder::new(program, rows.num_rows()).reuse(workspace);
-        builder.append(rows, 0..rows.num_rows())?;
-        let (batch, workspace) = builder.finish_and_keep();
-        self.workspace = workspace;
-        Ok(batch?.columns().to_vec())
     }
 }

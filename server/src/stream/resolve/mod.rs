@@ -5,6 +5,7 @@ mod compiled;
 pub(crate) mod count;
 pub(crate) mod deciding;
 pub(crate) mod derivation;
+pub(crate) mod documents;
 mod drift;
 pub(crate) mod expressions;
 pub(crate) mod finished;

@@ -1,17 +1,15 @@
 //! Sequences of each row group of a plan with a packed output: counted once for a snapshot and a plan, then kept like
 //! counts of passing rows.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use forebay_kernels::{BatchBuilder, Workspace};
 use futures::{StreamExt, TryStreamExt};
 
 use super::{
     compiled::Compiled,
     count::{COUNTED_AT_ONCE, RowCounts, count_key, may_pass},
+    documents::Documents,
     functions::place_of,
-    passing::Passing,
 };
 use crate::{
     catalog::Snapshot,
@@ -24,13 +22,6 @@ use crate::{
 
 /// Changes when the same plan may make another number of sequences of the same rows.
 const VERSION: &[u8] = b"forebay sequences 1";
-
-/// Counts the tokens of documents.
-struct Counter {
-    output: Arc<PackedOutput>,
-    workspace: Workspace,
-    tokens: u64,
-}
 
 /// The number of sequences of each row group.
 pub(super) async fn count(
@@ -77,7 +68,7 @@ async fn count_tokens(
     let Environment { cpu, budget, .. } = environment.as_ref();
     let (row_group, rows) = (&snapshot.row_groups()[index], &compiled.rows);
     let mut reader = scan::open(snapshot, row_group, &rows.projection, cpu, budget).await?;
-    let mut counter = Counter { output: Arc::clone(output), workspace: Workspace::default(), tokens: 0 };
+    let (mut documents, mut tokens) = (Documents::new(output), 0);
     let mut next_row = row_group.rows.start;
     let (mut times, place) = (StageTimes::default(), place_of(snapshot, row_group));
     loop {
@@ -88,7 +79,7 @@ async fn count_tokens(
         };
         let next;
         (reader, next) = decode(cpu, snapshot, row_group, rows.projection.schema(), step).await?;
-        let Some(next) = next? else { return Ok(counter.tokens) };
+        let Some(next) = next? else { return Ok(tokens) };
         next_row += next.stored;
         let passing = if rows.has_functions() {
             rows.with_functions(next.passing, budget, &mut times, &place).await?
@@ -96,24 +87,11 @@ async fn count_tokens(
             next.passing
         };
         let step = move || {
-            let added = counter.add(&passing);
-            (counter, added)
+            let lists = documents.of(&passing);
+            (documents, lists)
         };
-        let added;
-        (counter, added) = decode(cpu, snapshot, row_group, rows.projection.schema(), step).await?;
-        added?;
-    }
-}
-
-impl Counter {
-    fn add(&mut self, passing: &Passing) -> Result<(), StreamError> {
-        let rows: &RecordBatch = &passing.rows;
-        let program = Arc::clone(&self.output.documents);
-        let mut builder = BatchBuilder::new(program, rows.num_rows()).reuse(mem::take(&mut self.workspace));
-        builder.append(rows, 0..rows.num_rows()).map_err(|error| passing.locate(error))?;
-        let (documents, workspace) = builder.finish_and_keep();
-        self.workspace = workspace;
-        self.tokens += self.output.packing.token_count(documents?.column(0));
-        Ok(())
+        let lists;
+        (documents, lists) = decode(cpu, snapshot, row_group, rows.projection.schema(), step).await?;
+        tokens += output.packing.token_count(&lists?);
     }
 }
