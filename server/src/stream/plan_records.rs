@@ -148,7 +148,8 @@ impl PlanStore {
             datasets: file.datasets.into_iter().map(dataset).collect(),
             bytes: entry.bytes,
             created: file.created,
-            used: seconds_since_1970(entry.used),
+            // The plan's file is written before the record, and file systems and stores have clocks of their own.
+            used: seconds_since_1970(entry.used).max(file.created),
         };
         PlanRecord { plan, is_known, tables: file.tables }
     }
@@ -180,6 +181,10 @@ mod tests {
         assert_eq!((listed.len(), listed[0].plan.plan_id.as_str(), listed[0].is_known), (1, id.as_str(), false));
         assert!(listed[0].plan.bytes > 0 && listed[0].plan.used > 0);
         assert!(plans.listed("../plans").await.unwrap().is_none() && !plans.remove("../plans").await.unwrap());
+        let record = RecordFile { created: u64::MAX, ..RecordFile::default() };
+        plans.state().update(Kind::PlanRecord, &id, |_| serde_json::to_vec(&record).unwrap().into()).await.unwrap();
+        let listed = plans.listed(&id).await.unwrap().unwrap();
+        assert_eq!(listed.plan.used, u64::MAX, "used before it was stored");
         assert!(plans.remove(&id).await.unwrap());
         assert!(!plans.remove(&id).await.unwrap());
         assert!(plans.list().await.unwrap().is_empty() && plans.load(&id).await.is_err());
