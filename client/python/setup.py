@@ -127,10 +127,11 @@ class PlatformWheel(bdist_wheel):
                 (scripts / name).chmod(0o755)
             if self.library is not None:
                 shutil.copy(self.library, Path(self.bdist_dir) / "forebay" / MODULE)
-            for bill in self.folder.glob("*.cdx.json"):
-                place = Path(wheelfile_base) / "sboms"
-                place.mkdir(exist_ok=True)
-                shutil.copy(bill, place)
+            for pattern, name in (("*.cdx.json", "sboms"), ("THIRD-PARTY-LICENSES.txt", "licenses")):
+                for file in self.folder.glob(pattern):
+                    place = Path(wheelfile_base) / name
+                    place.mkdir(exist_ok=True)
+                    shutil.copy(file, place)
         super().write_wheelfile(wheelfile_base, *arguments)
 
 

@@ -22,13 +22,14 @@ class Crate(NamedTuple):
     version: str
 
 
-def write_bill(workspace: Path, target: str, file: Path) -> int:
-    """Write the bill for a target such as `x86_64-unknown-linux-gnu`; return the number of crates."""
+def write_bill(workspace: Path, target: str, file: Path) -> list[dict[str, Any]]:
+    """Write the bill for a target such as `x86_64-unknown-linux-gnu`; return the metadata of its crates."""
     linked = linked_crates(workspace, target)
     metadata = json.loads(cargo(workspace, "metadata", "--format-version", "1", "--filter-platform", target))
     packages: dict[str, dict[str, Any]] = {package["id"]: package for package in metadata["packages"]}
     sums = checksums(workspace)
-    components = [component(package, sums) for package in packages.values() if named(package) in linked]
+    crates = [package for package in packages.values() if named(package) in linked]
+    components = [component(package, sums) for package in crates]
     own = sorted(crate for crate in linked if crate.name in CRATES)
     dependencies = [{"ref": "forebay", "dependsOn": [reference(crate) for crate in own]}]
     for node in metadata["resolve"]["nodes"]:
@@ -46,7 +47,7 @@ def write_bill(workspace: Path, target: str, file: Path) -> int:
         "dependencies": dependencies,
     }
     file.write_text(json.dumps(bill, indent=1) + "\n")
-    return len(components)
+    return crates
 
 
 def linked_crates(workspace: Path, target: str) -> set[Crate]:

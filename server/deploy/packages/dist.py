@@ -1,7 +1,7 @@
 """Makes the packages of a release from finished programs: `make dist`.
 
-dist/ then has the wheel, the source distribution, an archive of the programs with their manual, a bill of materials and
-SHA-256 sums. The wheel is built from the source distribution, and its platform tag is checked. Compiles nothing and
+dist/ then has the wheel, the source distribution, an archive of the programs with their manual, a bill of materials, the
+licences of the crates and SHA-256 sums. The wheel is built from the source distribution, and its platform tag is checked. Compiles nothing and
 publishes nothing.
 """
 
@@ -20,12 +20,14 @@ import tempfile
 from pathlib import Path
 
 from bill import write_bill
+from licenses import write_licenses
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "client/python"
 PROGRAMS = ("forebay-server", "forebay")
 LIBRARY = "lib_native.so"
 BILL = "forebay.cdx.json"
+LICENSES = "THIRD-PARTY-LICENSES.txt"
 SUMS = "SHA256SUMS"
 WHEEL_BYTES_MAX = 45_000_000
 
@@ -49,6 +51,7 @@ def main() -> int:
         folder = Path(temporary)
         programs = strip_programs(options.programs, folder / "programs")
         crates = write_bill(ROOT, f"{machine}-unknown-linux-gnu", programs / BILL)
+        licensed = write_licenses(crates, programs / LICENSES)
         source = make_source(options.out, folder / "source")
         wheel = make_wheel(source, programs, options.out)
         version = wheel.name.split("-")[1]
@@ -59,7 +62,7 @@ def main() -> int:
     write_sums(options.out)
     for file in sorted(options.out.iterdir()):
         print(f"{file.stat().st_size:>12,}  {file}")
-    print(f"{crates} crates in the bill of materials")
+    print(f"{len(crates)} crates in the bill of materials, {licensed} of them by others")
     return problems(wheel, options.wheel_bytes_max)
 
 
@@ -117,7 +120,7 @@ def make_archive(archive: Path, programs: Path, manual: Path, level: int) -> Non
     top = archive.name.removesuffix(".tar.gz")
     members = {f"bin/{name}": programs / name for name in PROGRAMS}
     members |= {str(file.relative_to(manual)): file for file in manual.rglob("*") if file.is_file()}
-    members |= {"LICENSE": ROOT / "LICENSE", BILL: programs / BILL}
+    members |= {"LICENSE": ROOT / "LICENSE", BILL: programs / BILL, LICENSES: programs / LICENSES}
     seconds = int(os.environ["SOURCE_DATE_EPOCH"])
     with gzip.GzipFile(archive, "wb", level, mtime=seconds) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for name, file in sorted(members.items()):

@@ -240,6 +240,25 @@ def test_the_bill_of_materials_lists_what_is_linked(packages: Packages):
         assert wheel.read(inside) == file.read_bytes()
 
 
+def test_the_licences_of_linked_crates_are_in_the_wheel_and_the_archive(packages: Packages):
+    with zipfile.ZipFile(packages.wheel) as wheel:
+        (inside,) = [name for name in wheel.namelist() if name.endswith("/licenses/THIRD-PARTY-LICENSES.txt")]
+        text = wheel.read(inside).decode()
+    with tarfile.open(packages.archive) as tar:
+        (member,) = [one for one in tar.getmembers() if one.name.endswith("/THIRD-PARTY-LICENSES.txt")]
+        file = tar.extractfile(member)
+        assert file is not None
+        assert file.read().decode() == text
+    (bill,) = packages.folder.glob("*.cdx.json")
+    crates = json.loads(bill.read_text())["components"]
+    titles, _, texts = text.partition("=" * 80)
+    for crate in crates:
+        named = f"\n{crate['name']} {crate['version']}: "
+        assert (named in titles) != crate["name"].startswith("forebay-"), crate["name"]
+    assert "Permission is hereby granted, free of charge" in texts
+    assert "Text of " in texts
+
+
 def test_the_source_distribution_has_the_whole_workspace(packages: Packages, tmp_path: Path):
     with tarfile.open(packages.source) as tar:
         tar.extractall(tmp_path, filter="data")
