@@ -4,30 +4,33 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::{
-    Action, Criteria, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_service_client::FlightServiceClient,
+    Action, Criteria, Empty, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket,
+    flight_service_client::FlightServiceClient,
 };
 use bytes::Bytes;
 use forebay_proto::{
     Encoding, Message, decode, encode,
     v1::{
-        BatchHeader, DatasetInfo, Explain, FitProgress, FitRequest, FitResult, FitUpdate, Plan, Plans, PlansRequest,
-        RankInfo, RemovePlanRequest, Replay, ReplayRequest, ShowRequest, StoredPlan, StreamInfo, StreamRequest,
-        TableRead, TakeRequest, fit_update,
+        BatchHeader, CheckPlanRequest, DatasetInfo, DescribeRequest, DescribeUpdate, Description, Explain, FitProgress,
+        FitRequest, FitResult, FitUpdate, Plan, PlanCheck, Plans, PlansRequest, RankInfo, RemovePlanRequest, Replay,
+        ReplayRequest, ShowRequest, StoredPlan, StreamInfo, StreamRequest, TableRead, TakeRequest, describe_update,
+        fit_update,
     },
 };
 use futures::{StreamExt, TryStreamExt};
-use tonic::{Status, Streaming, service::interceptor::InterceptedService, transport::Channel};
+use tonic::{Response, Status, Streaming, service::interceptor::InterceptedService, transport::Channel};
 
 use crate::{
     Batch, BatchStream, Credentials, Error, Mismatch, Result, address,
-    credentials::Bearer,
+    credentials::CallHeaders,
     cursor::EpochCursors,
     ring::RingAddress,
+    server_version::{self, ServerVersion},
     transport::{self, Link},
 };
 
-/// Flight client that sends the token with each call.
-pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, Bearer>>;
+/// Flight client that sends the headers of this client with each call.
+pub(crate) type Calls = FlightServiceClient<InterceptedService<Channel, CallHeaders>>;
 
 /// Connection to one server. Clones share it; connect once per rank if streams must not share flow control.
 #[derive(Clone, Debug)]
@@ -92,13 +95,13 @@ impl Client {
             None => Error::Unreachable { url: url.to_owned(), source },
         })?;
         // The server limits the size of a batch, not the transport.
-        let flight = FlightServiceClient::with_interceptor(channel, link.credentials.bearer())
+        let flight = FlightServiceClient::with_interceptor(channel, link.credentials.call_headers())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         // A simulated network has no TLS.
         let may_be_tls = link.transport.is_none() && address::is_plain_tcp(url);
         let socket = address::unix_path(url).filter(|_| link.transport.is_none()).map(str::to_owned);
-        let ring = RingAddress::of(socket, link.credentials.authorization());
+        let ring = RingAddress::of(socket, link.credentials.headers());
         Ok(Self { url: url.into(), flight, ring, checksums: true, may_be_tls })
     }
 
@@ -166,6 +169,40 @@ impl Client {
             }
         }
         Err(Error::Incomplete { call: "fit", missing: "result" })
+    }
+
+    /// Checks a plan on a dataset from types and footers: what its outputs are, and what a fit would learn.
+    pub async fn check_plan(&self, dataset: &str, plan: Plan) -> Result<PlanCheck> {
+        let request = CheckPlanRequest { dataset: dataset.to_owned(), plan: Some(plan) };
+        let mut answers = self.action("check_plan", &request).await?;
+        match answers.next().await {
+            Some(answer) => metadata("checked plan", &answer.map_err(|status| self.failed(status))?.body),
+            None => Err(Error::Incomplete { call: "check_plan", missing: "result" }),
+        }
+    }
+
+    /// Describes what columns of a dataset hold, in one pass over its rows.
+    pub async fn describe(
+        &self,
+        request: &DescribeRequest,
+        mut progress: impl FnMut(&FitProgress),
+    ) -> Result<Description> {
+        let mut updates = self.action("describe", request).await?;
+        while let Some(update) = updates.next().await {
+            let update = update.map_err(|status| self.failed(status))?;
+            match metadata::<DescribeUpdate>("description", &update.body)?.update {
+                Some(describe_update::Update::Progress(done)) => progress(&done),
+                Some(describe_update::Update::Result(result)) => return Ok(result),
+                None => {}
+            }
+        }
+        Err(Error::Incomplete { call: "describe", missing: "result" })
+    }
+
+    /// Returns the server's version and time.
+    pub async fn server_version(&self) -> Result<ServerVersion> {
+        let answer = self.begun(self.flight.clone().list_actions(Empty {}).await).await?;
+        Ok(ServerVersion::of(answer.metadata()))
     }
 
     /// Returns a fit's result as stored on the server.
@@ -284,10 +321,11 @@ impl Client {
         &self.url
     }
 
-    /// Converts the outcome of a call's beginning. A TLS port closes a connection without TLS at the first call.
-    pub(crate) async fn begun<T>(&self, outcome: std::result::Result<T, Status>) -> Result<T> {
+    /// Converts the outcome of a call's beginning, and checks the protocol of the server. A TLS port closes a
+    /// connection without TLS at the first call.
+    pub(crate) async fn begun<T>(&self, outcome: std::result::Result<Response<T>, Status>) -> Result<Response<T>> {
         let error = match outcome {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => return server_version::check(answer.metadata(), &self.url).map(|()| answer),
             Err(status) => self.failed(status),
         };
         if self.may_be_tls

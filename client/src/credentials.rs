@@ -1,7 +1,8 @@
-//! Credentials that a client presents, and the authorities it trusts.
+//! Credentials that a client presents, and the authorities it trusts; the headers of its calls.
 
 use std::fmt;
 
+use forebay_proto::protocol::{PROTOCOL, PROTOCOL_HEADER, VERSION, VERSION_HEADER};
 use tonic::{
     Status,
     metadata::{Ascii, MetadataValue},
@@ -20,9 +21,9 @@ pub struct Credentials {
     identity: Option<Identity>,
 }
 
-/// Adds the token to every call.
+/// Adds the token, the version and the protocol of this client to every call.
 #[derive(Clone)]
-pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct CallHeaders(Option<MetadataValue<Ascii>>);
 
 impl Credentials {
     /// Sends this bearer token with every call.
@@ -49,13 +50,16 @@ impl Credentials {
         self.token.is_some()
     }
 
-    pub(crate) fn bearer(&self) -> Bearer {
-        Bearer(self.token.clone())
+    pub(crate) fn call_headers(&self) -> CallHeaders {
+        CallHeaders(self.token.clone())
     }
 
-    /// The header that presents the token.
-    pub(crate) fn authorization(&self) -> Option<String> {
-        Some(self.token.as_ref()?.to_str().ok()?.to_owned())
+    /// The headers of a call as text.
+    pub(crate) fn headers(&self) -> Vec<(String, String)> {
+        let token = self.token.as_ref().and_then(|token| token.to_str().ok());
+        let token = token.map(|token| ("authorization".to_owned(), token.to_owned()));
+        let versions = [(VERSION_HEADER, VERSION.to_owned()), (PROTOCOL_HEADER, PROTOCOL.to_string())];
+        token.into_iter().chain(versions.map(|(name, value)| (name.to_owned(), value))).collect()
     }
 
     pub(crate) fn tls(&self) -> ClientTlsConfig {
@@ -81,17 +85,19 @@ impl fmt::Debug for Credentials {
     }
 }
 
-impl fmt::Debug for Bearer {
+impl fmt::Debug for CallHeaders {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Bearer")
+        formatter.write_str("CallHeaders")
     }
 }
 
-impl Interceptor for Bearer {
+impl Interceptor for CallHeaders {
     fn call(&mut self, mut request: tonic::Request<()>) -> std::result::Result<tonic::Request<()>, Status> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("authorization", token.clone());
         }
+        request.metadata_mut().insert(VERSION_HEADER, MetadataValue::from_static(VERSION));
+        request.metadata_mut().insert(PROTOCOL_HEADER, PROTOCOL.into());
         Ok(request)
     }
 }
@@ -106,7 +112,7 @@ mod tests {
             assert!(Credentials::default().with_token(token).is_err(), "{token:?}");
         }
         let known = Credentials::default().with_token("open sesame\n").unwrap().with_ca("PEM");
-        let shown = format!("{known:?} {:?}", known.bearer());
+        let shown = format!("{known:?} {:?}", known.call_headers());
         assert!(!shown.contains("sesame") && !shown.contains("PEM"), "{shown}");
     }
 }

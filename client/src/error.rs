@@ -2,7 +2,10 @@
 
 use arrow::error::ArrowError;
 use arrow_flight::error::FlightError;
-use forebay_proto::v1::Reason;
+use forebay_proto::{
+    protocol::{PROTOCOL_OLDEST, VERSION},
+    v1::Reason,
+};
 use tonic::{Code, Status};
 
 use crate::{
@@ -45,6 +48,21 @@ pub enum Error {
         url: String,
         /// What they disagree on.
         mismatch: Mismatch,
+    },
+
+    /// The server's protocol is older than those that this client supports. A newer server refuses this client, with
+    /// the reason `INCOMPATIBLE_VERSION`.
+    #[error(
+        "{url} is forebay-server {server}, which supports protocol {protocol}, and this client, forebay {VERSION}, \
+         needs protocol {PROTOCOL_OLDEST}: upgrade the server, or use the client of its version"
+    )]
+    IncompatibleVersion {
+        /// The server's URL.
+        url: String,
+        /// The server's version.
+        server: String,
+        /// The newest protocol that it supports.
+        protocol: u32,
     },
 
     /// The connection broke during a call.
@@ -209,6 +227,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Status(status) => Reason::split(status.message()).0,
+            Self::IncompatibleVersion { .. } => Reason::IncompatibleVersion,
             _ => Reason::Unspecified,
         }
     }

@@ -64,6 +64,7 @@ mod rank_stream;
 mod replicas;
 mod retry;
 mod ring;
+mod server_version;
 mod transport;
 
 pub use batches::{Batch, BatchStream};
@@ -74,10 +75,10 @@ pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     v1::{
-        Assumptions, BatchHeader, CacheExplain, DatasetInfo, ExchangeRequest, Explain, FitProgress, FitRequest,
-        FitResult, LibraryColumn, MixtureSource, Plan, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
-        ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
-        TakeRequest,
+        Assumptions, BatchHeader, CacheExplain, CheckedOutput, ColumnDescription, DatasetInfo, DescribeRequest,
+        Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic, LibraryColumn,
+        MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest,
+        ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead, TakeRequest,
     },
 };
 pub use handshake::Mismatch;
@@ -85,4 +86,5 @@ pub use plan_text::{FIT_VERSION, plan_as_stored, plan_from_json};
 pub use rank_stream::RankStream;
 pub use replicas::Replicas;
 pub use retry::Retry;
+pub use server_version::ServerVersion;
 pub use transport::{Transport, Wire};

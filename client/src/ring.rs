@@ -55,7 +55,7 @@ pub(crate) type RingMessages = BoxStream<'static, Result<FlightData, Status>>;
 #[derive(Clone, Debug)]
 pub(crate) struct RingAddress {
     path: String,
-    authorization: Option<String>,
+    headers: Vec<(String, String)>,
 }
 
 /// A call through a ring.
@@ -86,16 +86,16 @@ struct FrameHead {
 
 impl RingAddress {
     /// The ring of a server on a Unix socket; none if there cannot be one, or if it is disabled.
-    pub(crate) fn of(socket: Option<String>, authorization: Option<String>) -> Option<Self> {
+    pub(crate) fn of(socket: Option<String>, headers: Vec<(String, String)>) -> Option<Self> {
         let is_off = std::env::var(SWITCH).is_ok_and(|value| value.trim().eq_ignore_ascii_case("off"));
         let path = socket.filter(|_| cfg!(target_os = "linux") && !is_off)?;
-        Some(Self { path: format!("{path}.ring"), authorization })
+        Some(Self { path: format!("{path}.ring"), headers })
     }
 
     /// Opens a call and waits for its first batch.
     pub(crate) async fn open(&self, ticket: &Bytes) -> Result<RingMessages, Status> {
         let mut stream = UnixStream::connect(&self.path).await.map_err(broken)?;
-        let headers = self.authorization.iter().map(|value| ("authorization".to_owned(), value.clone())).collect();
+        let headers = self.headers.iter().cloned().collect();
         let hello = v1::RingHello { version: VERSION, slots: SLOTS, headers, ticket: ticket.to_vec() };
         let message = forebay_proto::encode(&hello, Encoding::Protobuf);
         let length = u32::try_from(message.len()).map_err(|_| Status::internal("ticket beyond 4 GiB"))?;
@@ -291,7 +291,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.ring");
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
-        let address = RingAddress { path: path.display().to_string(), authorization: None };
+        let address = RingAddress { path: path.display().to_string(), headers: Vec::new() };
         let serve = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut prefix = [0; 8];

@@ -11,6 +11,7 @@ mod encoding;
 mod exact;
 mod lifted;
 mod plan_bytes;
+pub mod protocol;
 mod reason;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};

@@ -1,18 +1,11 @@
 //! Subcommands that other programs run, which are installed separately: `prepare` (SQL over datasets) and `compare` (the
 //! Python package).
 
-use std::{
-    env,
-    ffi::OsString,
-    io,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{env, ffi::OsString, io, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::{failure::Failure, programs::program};
 
 /// The program that `prepare` runs.
 const PREPARE: &str = "forebay-prepare";
@@ -81,17 +74,12 @@ fn with_json(options: Vec<OsString>, json: bool) -> impl Iterator<Item = OsStrin
 
 /// Runs the program next to this one, or else on PATH, in place of this process: signals and the exit code are its own.
 fn prepare(options: impl Iterator<Item = OsString>) -> Failure {
-    let program = beside_this_program().unwrap_or_else(|| PathBuf::from(PREPARE));
+    let program = program(PREPARE);
     let source = Command::new(&program).args(options).exec();
     match source.kind() {
         io::ErrorKind::NotFound => Failure::NotInstalled(PREPARE),
         _ => Failure::Program { program, source },
     }
-}
-
-fn beside_this_program() -> Option<PathBuf> {
-    let path = env::current_exe().ok()?.parent().map(Path::to_path_buf)?.join(PREPARE);
-    path.is_file().then_some(path)
 }
 
 fn compare(options: impl Iterator<Item = OsString>) -> Failure {

@@ -76,6 +76,9 @@ pub(crate) enum Failure {
     #[error("cannot run {}, which must be Python with the package forebay; FOREBAY_PYTHON names another", program.display())]
     Python { program: PathBuf, source: io::Error },
 
+    #[error("cannot wait for the server to end")]
+    Wait(#[source] io::Error),
+
     #[error("cannot run {}", program.display())]
     Program { program: PathBuf, source: io::Error },
 

@@ -5,6 +5,7 @@ mod cell_text;
 mod convert;
 mod credential_options;
 mod delegated;
+mod doctor;
 mod explain;
 mod failure;
 mod fit;
@@ -14,11 +15,14 @@ mod load;
 mod load_text;
 mod ls;
 mod output;
+mod plan;
 mod plan_file;
 mod plans;
+mod programs;
 mod replay;
 mod rows_text;
 mod schema;
+mod serve;
 mod session;
 mod show;
 mod sources_file;
@@ -66,6 +70,8 @@ enum Verb {
     Flight(FlightVerb),
     Top(top::Top),
     Convert(Box<convert::Convert>),
+    Serve(serve::Serve),
+    Doctor(doctor::Doctor),
     Prepare(delegated::Prepare),
     Compare(delegated::Compare),
 }
@@ -82,6 +88,7 @@ enum FlightVerb {
     Explain(Box<explain::Explain>),
     Replay(Box<replay::Replay>),
     Show(show::Show),
+    Plan(plan::PlanTools),
     Plans(plans::Plans),
     Load(Box<load::Load>),
 }
@@ -104,30 +111,37 @@ pub(crate) fn main() -> ExitCode {
         outcome
     });
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
-async fn run(options: Options) -> Result<(), Failure> {
-    let verb = match options.verb {
-        Verb::Flight(verb) => verb,
-        Verb::Top(verb) => return verb.run(options.json).await,
-        Verb::Convert(verb) => return verb.run(options.json).await,
-        Verb::Prepare(verb) => return Err(verb.run(options.json)),
-        Verb::Compare(verb) => return Err(verb.run(options.json)),
+async fn run(options: Options) -> Result<ExitCode, Failure> {
+    let done = match options.verb {
+        Verb::Flight(verb) => call(verb, options.server, &options.credentials, options.json).await,
+        Verb::Top(verb) => verb.run(options.json).await,
+        Verb::Convert(verb) => verb.run(options.json).await,
+        Verb::Serve(verb) => return verb.run(options.json).await,
+        Verb::Doctor(verb) => return verb.run(&options.server, &options.credentials.read()?, options.json).await,
+        Verb::Prepare(verb) => Err(verb.run(options.json)),
+        Verb::Compare(verb) => Err(verb.run(options.json)),
     };
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Runs a subcommand that calls a server.
+async fn call(verb: FlightVerb, server: String, credentials: &CredentialOptions, json: bool) -> Result<(), Failure> {
     if let FlightVerb::Load(verb) = &verb {
         verb.check()?;
     }
     if let FlightVerb::Explain(verb) = &verb
         && verb.is_arithmetic()
     {
-        return verb.estimate(options.json);
+        return verb.estimate(json);
     }
-    let credentials = options.credentials.read()?;
-    let client = Client::connect_with(&options.server, &credentials).await?;
-    let session = Session { server: options.server, credentials, client, json: options.json };
+    let credentials = credentials.read()?;
+    let client = Client::connect_with(&server, &credentials).await?;
+    let session = Session { server, credentials, client, json };
     match verb {
         FlightVerb::Ls => ls::run(&session).await,
         FlightVerb::Schema(verb) => verb.run(&session).await,
@@ -137,6 +151,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         FlightVerb::Explain(verb) => verb.run(&session).await,
         FlightVerb::Replay(verb) => verb.run(&session).await,
         FlightVerb::Show(verb) => verb.run(&session).await,
+        FlightVerb::Plan(verb) => verb.run(&session).await,
         FlightVerb::Plans(verb) => verb.run(&session).await,
         FlightVerb::Load(verb) => verb.run(&session).await,
     }
@@ -169,6 +184,30 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_the_command_line_lists_the_subcommands() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/command-line.md");
+        let text = fs::read_to_string(&page).unwrap();
+        let command = forebay_settings::command::<Options>();
+        let mut names = BTreeSet::new();
+        for verb in command.get_subcommands() {
+            names.extend(verb.get_subcommands().map(|inner| format!("{} {}", verb.get_name(), inner.get_name())));
+            if verb.get_subcommands().count() == 0 {
+                names.insert(verb.get_name().to_owned());
+            }
+        }
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `forebay ")?.split_once('`'));
+        let mut listed: Vec<&str> = rows.map(|(usage, _)| usage.split(" [").next().unwrap()).collect();
+        let name_of = |usage: &&str| {
+            let words: Vec<&str> = usage.split(' ').take_while(|word| word.chars().all(char::is_lowercase)).collect();
+            words.join(" ")
+        };
+        let found: BTreeSet<String> = listed.iter().map(name_of).collect();
+        assert_eq!(found, names);
+        listed.dedup();
+        assert_eq!(listed.len(), names.len(), "each once");
+    }
+
+    #[test]
     fn every_option_has_an_environment_variable() {
         fn check(command: &Command) {
             for argument in command.get_arguments() {
@@ -184,8 +223,8 @@ mod tests {
         assert_eq!(
             verbs,
             [
-                "compare", "convert", "explain", "fit", "head", "load", "ls", "plans", "prepare", "replay", "schema",
-                "show", "take", "top"
+                "compare", "convert", "doctor", "explain", "fit", "head", "load", "ls", "plan", "plans", "prepare",
+                "replay", "schema", "serve", "show", "take", "top"
             ]
             .into()
         );

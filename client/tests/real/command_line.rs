@@ -192,7 +192,7 @@ fn invalid_usage_and_configuration_exit_with_2() {
         (&["head", "a", "--rows", "0"], "--rows"),
         (&["head", "a", "--plan", "b", "--plan-id", "c"], "cannot be used with"),
         (&["--server", "http//a", "ls"], "grpc://HOST:PORT"),
-        (&["--config", "typo.toml", "ls"], "unknown key `sever`; did you mean `server`?"),
+        (&["--config", "typo.toml", "ls"], "unknown key `sever`; did you mean `serve`, `server`?"),
     ];
     for (arguments, expected) in cases {
         let (code, messages) = failure(forebay(arguments).current_dir(folder.path()));

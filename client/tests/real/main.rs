@@ -5,15 +5,19 @@
 
 mod command_line;
 mod data;
+mod doctor;
 mod exchange;
 mod failover;
 mod head;
 mod health;
 mod library;
 mod load;
+mod plan;
 mod proxy;
 mod secured;
+mod serve;
 mod server;
 mod shuffled;
 mod terminal;
 mod top;
+mod version;

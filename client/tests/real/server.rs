@@ -132,7 +132,7 @@ pub(crate) fn forebay(arguments: &[&str]) -> Command {
 }
 
 /// Returns the server program in cargo's target folder, and builds it if it is missing.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     // target/<profile>/deps/<this test>
     let test = env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();

@@ -250,3 +250,28 @@ fn the_live_view_shows_streams_and_restores_the_terminal() {
         }
     }
 }
+
+/// Whether a text sets a color: parameters 30 to 49 and 90 to 107 of the sequence for graphic rendition.
+fn has_color(written: &str) -> bool {
+    let sequences = written.split("\x1b[").skip(1).filter_map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ';')?;
+        rest[end..].starts_with('m').then(|| &rest[..end])
+    });
+    let mut parameters = sequences.flat_map(|sequence| sequence.split(';')).filter_map(|text| text.parse::<u8>().ok());
+    parameters.any(|parameter| matches!(parameter, 30..=38 | 40..=48 | 90..=97 | 100..=107))
+}
+
+#[test]
+fn no_color_disables_colors() {
+    assert!(has_color("\x1b[1;31mred") && has_color("\x1b[38;5;9mred") && !has_color("\x1b[1m\x1b[39;49m\x1b[2J"));
+    for (value, is_colored) in [(None, true), (Some("1"), false)] {
+        let server = pages((0..100).map(|number| found(&page(number * 1000, "numbers"))).collect());
+        let mut command = forebay(&["top", "--interval", "0.1", &server]);
+        command.env_remove("NO_COLOR").envs(value.map(|value| ("NO_COLOR", value)));
+        let mut terminal = Terminal::run(command);
+        terminal.wait_for("numbers");
+        terminal.press("q");
+        assert_eq!(terminal.end(), Some(0));
+        assert_eq!(has_color(&terminal.written()), is_colored, "{:?}", terminal.written());
+    }
+}

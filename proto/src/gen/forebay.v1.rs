@@ -721,6 +721,8 @@ pub enum Reason {
     ViewFailed = 26,
     /// FAILED_PRECONDITION: a Python function of the server failed or is another one than the plan names; its author must change it.
     UdfFailed = 27,
+    /// FAILED_PRECONDITION: client and server share no version of the protocol; one of them must be upgraded.
+    IncompatibleVersion = 29,
     /// ABORTED: a file changed after the snapshot was taken.
     SnapshotChanged = 30,
     /// DATA_LOSS: a file is corrupt.
@@ -771,6 +773,7 @@ impl Reason {
             Self::StoreRefused => "STORE_REFUSED",
             Self::ViewFailed => "VIEW_FAILED",
             Self::UdfFailed => "UDF_FAILED",
+            Self::IncompatibleVersion => "INCOMPATIBLE_VERSION",
             Self::SnapshotChanged => "SNAPSHOT_CHANGED",
             Self::CorruptData => "CORRUPT_DATA",
             Self::Limit => "LIMIT",
@@ -804,6 +807,7 @@ impl Reason {
             "STORE_REFUSED" => Some(Self::StoreRefused),
             "VIEW_FAILED" => Some(Self::ViewFailed),
             "UDF_FAILED" => Some(Self::UdfFailed),
+            "INCOMPATIBLE_VERSION" => Some(Self::IncompatibleVersion),
             "SNAPSHOT_CHANGED" => Some(Self::SnapshotChanged),
             "CORRUPT_DATA" => Some(Self::CorruptData),
             "LIMIT" => Some(Self::Limit),
@@ -1550,6 +1554,83 @@ impl ::prost::Name for ColumnLengths {
 const NAME: &'static str = "ColumnLengths";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnLengths".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnLengths".into() }}
+/// Body of the action "check_plan": what a plan gives on a dataset, from types and footers. Rows are read only of the
+/// tables of its joins and lookups.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckPlanRequest {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub plan: ::core::option::Option<Plan>,
+}
+impl ::prost::Name for CheckPlanRequest {
+const NAME: &'static str = "CheckPlanRequest";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.CheckPlanRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.CheckPlanRequest".into() }}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PlanCheck {
+    #[prost(string, tag = "1")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub snapshot: ::prost::alloc::string::String,
+    /// Stored columns that the plan reads, in stored order.
+    #[prost(string, repeated, tag = "3")]
+    pub columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "4")]
+    pub outputs: ::prost::alloc::vec::Vec<CheckedOutput>,
+    /// What a fit learns, by pass; empty: the plan needs no fit.
+    #[prost(message, repeated, tag = "5")]
+    pub learns: ::prost::alloc::vec::Vec<LearnedStatistic>,
+    /// Passes of a fit over the rows.
+    #[prost(uint64, tag = "6")]
+    pub passes: u64,
+}
+impl ::prost::Name for PlanCheck {
+const NAME: &'static str = "PlanCheck";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.PlanCheck".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.PlanCheck".into() }}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckedOutput {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Arrow type of a value as pyarrow spells it; that of a list for lists.
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+    /// Values per row; absent for lists, and where a fit determines it.
+    #[prost(uint64, optional, tag = "3")]
+    pub width: ::core::option::Option<u64>,
+    /// Whether values may be null, which only an output AS_STORED allows.
+    #[prost(bool, tag = "4")]
+    pub nullable: bool,
+    /// Columns that may have nulls, which would end the stream with INVALID_VALUE: fill them, or exclude such rows by the filter.
+    #[prost(string, repeated, tag = "5")]
+    pub null_columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for CheckedOutput {
+const NAME: &'static str = "CheckedOutput";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.CheckedOutput".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.CheckedOutput".into() }}
+/// What an op learns from a column.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LearnedStatistic {
+    #[prost(string, tag = "1")]
+    pub output: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub column: ::prost::alloc::string::String,
+    /// Its name in a plan, such as standardize.
+    #[prost(string, tag = "3")]
+    pub op: ::prost::alloc::string::String,
+    /// Such as "mean and deviation".
+    #[prost(string, tag = "4")]
+    pub statistic: ::prost::alloc::string::String,
+    /// Counted from 1.
+    #[prost(uint64, tag = "5")]
+    pub pass: u64,
+}
+impl ::prost::Name for LearnedStatistic {
+const NAME: &'static str = "LearnedStatistic";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LearnedStatistic".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LearnedStatistic".into() }}
 /// Result of the action "explain", whose body is a StreamRequest: the cost of an epoch, computed from footers and page indexes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Explain {

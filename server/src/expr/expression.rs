@@ -124,6 +124,11 @@ impl Expression {
         Field::new(name, self.field.data_type().clone(), true)
     }
 
+    /// Whether values may be null, given which columns of the schema may be.
+    pub fn may_be_null(&self) -> bool {
+        self.field.is_nullable()
+    }
+
     /// The same expression for batches of another schema that has its columns.
     pub fn bind(&self, schema: &Schema) -> Result<Self, ExprError> {
         let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&self.text, &source))?;

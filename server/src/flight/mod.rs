@@ -8,6 +8,7 @@ mod access;
 mod access_log;
 mod call;
 mod call_facts;
+mod client_protocol;
 mod context;
 mod descriptor;
 mod limits;

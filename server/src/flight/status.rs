@@ -143,7 +143,8 @@ fn code(reason: Reason) -> Code {
         | Reason::Unrepresentable
         | Reason::StoreRefused
         | Reason::ViewFailed
-        | Reason::UdfFailed => Code::FailedPrecondition,
+        | Reason::UdfFailed
+        | Reason::IncompatibleVersion => Code::FailedPrecondition,
         Reason::SnapshotChanged => Code::Aborted,
         Reason::CorruptData => Code::DataLoss,
         Reason::Limit | Reason::Overloaded => Code::ResourceExhausted,

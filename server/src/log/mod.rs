@@ -5,6 +5,7 @@
 mod traces;
 
 use std::{
+    env,
     io::{self, IsTerminal},
     panic,
     time::Duration,
@@ -127,7 +128,8 @@ fn lines_of<S: Subscriber + for<'a> LookupSpan<'a>>(
     writer: NonBlocking,
 ) -> Box<dyn Layer<S> + Send + Sync> {
     let is_terminal = io::stderr().is_terminal();
-    let lines = fmt::layer().with_writer(writer).with_ansi(is_terminal);
+    let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let lines = fmt::layer().with_writer(writer).with_ansi(is_terminal && !is_plain);
     match format {
         LogFormat::Auto if is_terminal => lines.boxed(),
         LogFormat::Human => lines.boxed(),

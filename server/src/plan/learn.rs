@@ -37,6 +37,16 @@ pub struct Question {
 }
 
 impl Question {
+    /// Returns the index of the output.
+    pub fn output(&self) -> usize {
+        self.place.0
+    }
+
+    /// Returns the name of the op.
+    pub fn op_name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
     /// Returns the path of the op's chain.
     pub fn chain_path(&self) -> &str {
         self.path.split(".ops[").next().unwrap_or_default()
@@ -94,6 +104,23 @@ impl Statistic {
     /// Returns whether the statistic distinguishes the values of a column.
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Mode | Self::Vocabulary { .. } | Self::Counts | Self::TargetMean { .. })
+    }
+
+    /// Returns the statistic in words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Mean => "mean".to_owned(),
+            Self::MeanAndDeviation => "mean and deviation".to_owned(),
+            Self::Range => "smallest and largest value".to_owned(),
+            Self::MaxAbs => "largest absolute value".to_owned(),
+            Self::Median => "median".to_owned(),
+            Self::MedianAndQuartiles => "median and quartiles".to_owned(),
+            Self::Mode => "most frequent value".to_owned(),
+            Self::Quantiles(count) => format!("edges of {count} quantiles"),
+            Self::Vocabulary { .. } => "vocabulary".to_owned(),
+            Self::Counts => "count of each value".to_owned(),
+            Self::TargetMean { label, .. } => format!("mean of {label} for each value"),
+        }
     }
 }
 

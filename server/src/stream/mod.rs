@@ -10,6 +10,7 @@
 //!
 //! This module has no access to gRPC: it receives checked requests, and `flight` encodes the batches that it sends.
 
+mod check;
 mod decode;
 mod describe;
 mod device;
@@ -190,6 +191,11 @@ impl Streams {
     /// Starts to describe columns of a dataset.
     pub fn describe(&self, request: v1::DescribeRequest) -> DescribeTask {
         self.descriptions.start(request)
+    }
+
+    /// Checks a plan on a dataset without reading its rows.
+    pub async fn check_plan(&self, dataset: &str, plan: v1::Plan) -> Result<v1::PlanCheck, StreamError> {
+        Box::pin(check::check(&self.environment, dataset, plan)).await
     }
 
     /// Reads the stored result of a fit, by this server or another one with the same state.

@@ -26,6 +26,7 @@ from .errors import (
     FailedPrecondition,
     ForebayError,
     ForkedInUse,
+    IncompatibleVersion,
     InternalError,
     InvalidRequest,
     NotFitted,
@@ -54,6 +55,7 @@ from .options import StreamOptions
 from .outputs import Output, label, output
 from .pack import Pack
 from .plan import Plan
+from .plan_check import CheckedOutput, LearnedStatistic, PlanCheck
 from .preview import Preview
 from .private_server import local
 from .progress import FitProgress
@@ -77,6 +79,7 @@ __all__ = [
     "BrokenStream",
     "CacheExplain",
     "Cancelled",
+    "CheckedOutput",
     "Client",
     "ColumnComparison",
     "ColumnDescription",
@@ -97,9 +100,11 @@ __all__ = [
     "ForebayError",
     "ForkedInUse",
     "Group",
+    "IncompatibleVersion",
     "InternalError",
     "InvalidRequest",
     "Join",
+    "LearnedStatistic",
     "LibraryColumn",
     "MappedBatches",
     "Mixture",
@@ -112,6 +117,7 @@ __all__ = [
     "Pack",
     "PermissionDenied",
     "Plan",
+    "PlanCheck",
     "PlanDataset",
     "Preview",
     "Ragged",

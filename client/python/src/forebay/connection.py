@@ -20,6 +20,8 @@ from .fitted import FittedPlan
 from .hints import credentials_hint
 from .plan import Plan
 from .private_server import exit_report
+from .server_version import ServerVersion
+from .version import version_headers
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -39,7 +41,8 @@ class Connection:
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
         self._credentials = credentials
-        self._headers = credentials.headers(url)
+        self._headers = [*credentials.headers(url), *version_headers()]
+        self._server = ServerVersion()
         self._flight: flight.FlightClient | None = None
         self._is_streaming = False
         self._is_closed = False
@@ -71,7 +74,7 @@ class Connection:
             options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
             opening = fork.Opening()
             fork.note_channel(opening)
-            client = flight.FlightClient(url, generic_options=options, **self.tls())
+            client = flight.FlightClient(url, generic_options=options, middleware=[self._server], **self.tls())
             fork.note_channel(client)
             del opening
             self._flight = client
@@ -85,6 +88,7 @@ class Connection:
         with self.translated():
             client = self._client()
             list(client.list_actions(self._options(seconds=seconds)))
+        self._server.check(self.url)
 
     def datasets(self) -> list[Json]:
         """Return the server's description of each dataset."""
@@ -129,7 +133,9 @@ class Connection:
     def _info(self, message: Json) -> flight.FlightInfo:
         with self.translated():
             command = flight.FlightDescriptor.for_command(to_bytes(message))
-            return self._client().get_flight_info(command, self._options())
+            info = self._client().get_flight_info(command, self._options())
+        self._server.check(self.url)
+        return info
 
     def get(self, ticket: flight.Ticket) -> flight.FlightStreamReader:
         """Begin a DoGet."""

@@ -24,6 +24,7 @@ __all__ = [
     "FailedPrecondition",
     "ForebayError",
     "ForkedInUse",
+    "IncompatibleVersion",
     "InternalError",
     "InvalidRequest",
     "NotFitted",
@@ -92,6 +93,12 @@ class SchemaDrift(FailedPrecondition):
     """The schemas of a dataset's files differ, or an exchange's rows differ from those that the plan was fitted to."""
 
     reason = "SCHEMA_DRIFT"
+
+
+class IncompatibleVersion(FailedPrecondition):
+    """Client and server share no version of the protocol; the message names both and what to upgrade."""
+
+    reason = "INCOMPATIBLE_VERSION"
 
 
 class DataLoss(ForebayError):
@@ -238,7 +245,8 @@ _TYPES: dict[type[BaseException], type[ForebayError]] = {
 _STATUS = re.compile(r"(?:Unknown: )?(?P<phrase>[^,]*?),? with message: (?P<sentence>.*)", re.DOTALL)
 # Reasons with a narrower exception than their code.
 _REASONS: dict[str, type[ForebayError]] = {
-    kind.reason: kind for kind in (NotFitted, OrderChanged, Overloaded, SchemaDrift, SnapshotChanged)
+    kind.reason: kind
+    for kind in (IncompatibleVersion, NotFitted, OrderChanged, Overloaded, SchemaDrift, SnapshotChanged)
 }
 # The server's messages start with the name of their reason (proto/forebay/v1/reason.proto).
 _REASON = re.compile(r"(?P<reason>[A-Z][A-Z_]*): (?P<text>.*)", re.DOTALL)

@@ -10,6 +10,8 @@ from .description import DatasetDescription
 from .errors import StreamError
 from .header import DatasetInfo
 from .options import integer
+from .plan import Plan
+from .plan_check import PlanCheck, read_plan_check
 from .preview import Preview
 from .progress import Progress, read_progress, reporting
 from .replicas import Replicas
@@ -103,6 +105,24 @@ class Looking(Replicas):
                 raise StreamError("the description ended without a result")
 
             return self._on_any(read)
+
+    def check_plan(self, dataset: str, plan: Plan) -> PlanCheck:
+        """Check a plan on a dataset without reading its rows.
+
+        Returns the type and the width of every output, the columns whose nulls would end a stream, and what a fit would
+        learn. Raises `InvalidRequest` with the field of a plan that cannot be streamed or fitted.
+        """
+        check_dataset(dataset)
+        if not isinstance(cast(object, plan), Plan):
+            raise TypeError(f"plan must be a Plan, which may need a fit, not {plan!r}")
+        resolved = plan.resolve(self.schema(dataset))
+
+        def read(connection: Connection) -> PlanCheck:
+            for fields in connection.act("check_plan", {"dataset": dataset, "plan": resolved.to_dict()}):
+                return read_plan_check(fields)
+            raise StreamError("the check of the plan ended without a result")
+
+        return self._on_any(read)
 
     def plans(self) -> list[StoredPlan]:
         """Return the plans stored on the server that the caller may see, those used last first."""

@@ -18,6 +18,7 @@ use crate::{
     flight::{
         access_log::AccessEntry,
         call::{Call, code_name, name_of},
+        client_protocol,
         context::{CallContext, Resources},
         rpc::do_get::{self, Messages},
         service::Service,
@@ -86,6 +87,7 @@ impl Router {
             log::failed(&call.span, code);
         }
         call.add_id(&mut response);
+        client_protocol::announce(&mut response);
         Ok(entry.until_end_of(response))
     }
 
@@ -152,6 +154,7 @@ impl Router {
             Err(refused) => refused.principal().into_iter().for_each(|name| facts.set_principal(name)),
         });
         let caller = caller.map_err(|refused| call.error(&status::of_refusal(&refused)))?;
+        client_protocol::check(headers).map_err(|refused| call.error(&refused))?;
         if !entry.register() {
             return Err(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)));
         }

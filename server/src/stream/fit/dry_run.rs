@@ -1,7 +1,9 @@
 //! Dry run of a fit: rejects plans that cannot be fitted, from the columns' types alone.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Schema};
-use forebay_kernels::Prefix;
+use forebay_kernels::{Prefix, Program};
 use forebay_proto::v1;
 
 use crate::{
@@ -10,9 +12,20 @@ use crate::{
     stream::error::StreamError,
 };
 
+/// What a fit would do.
+#[derive(Debug)]
+pub(crate) struct DryRun {
+    /// The plan with placeholders for what a fit learns.
+    pub plan: v1::Plan,
+    pub program: Arc<Program>,
+    /// The questions of each pass.
+    pub passes: Vec<Vec<Question>>,
+}
+
 /// Runs all passes with placeholder answers, so that a plan that cannot be fitted fails before any data is read.
-pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<(), StreamError> {
+pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<DryRun, StreamError> {
     let mut plan = plan.clone();
+    let mut passes = Vec::new();
     // Check shape and names first: their errors name the field.
     match plan::output_specs(&plan, schema, tables) {
         Err(PlanError::NotFitted { .. }) | Ok(_) => {}
@@ -22,8 +35,8 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
     loop {
         let questions = plan::questions(&plan, tables)?;
         if questions.is_empty() {
-            plan::compile(&plan, schema, false, tables)?;
-            return Ok(());
+            let program = Arc::new(plan::compile(&plan, schema, false, tables)?);
+            return Ok(DryRun { plan, program, passes });
         }
         for question in &questions {
             let prefix = checked_prefix(question, &read)?;
@@ -44,6 +57,7 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
             };
             plan::learn(&mut plan, question, answer);
         }
+        passes.push(questions);
     }
 }
 

@@ -4,7 +4,7 @@
 //! computation and its progress.
 
 mod answers;
-mod dry_run;
+pub(super) mod dry_run;
 mod inputs;
 mod kept;
 mod learning;

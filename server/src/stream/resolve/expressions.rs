@@ -107,6 +107,11 @@ impl Expressions {
         let chain_schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain(computed).collect::<Vec<_>>()));
         Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema, functions, chain_schema })
     }
+
+    /// The derived columns that have no nulls, given which stored columns may have some.
+    pub(crate) fn derived_without_nulls(&self) -> impl Iterator<Item = &str> {
+        self.derived.iter().filter(|(_, expression)| !expression.may_be_null()).map(|(field, _)| field.name().as_str())
+    }
 }
 
 pub(super) fn row_id_field() -> FieldRef {

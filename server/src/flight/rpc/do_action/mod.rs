@@ -1,5 +1,6 @@
 //! `DoAction`: the commands that are not reads, one module each.
 
+mod check_plan;
 mod describe;
 mod explain;
 mod fit;
@@ -18,7 +19,7 @@ use results::ActionResults;
 use crate::flight::{context::CallContext, status};
 
 /// Names of the actions.
-const NAMES: [&str; 8] = ["fit", "explain", "replay", "show", "plans", "remove_plan", "describe", "take"];
+const NAMES: [&str; 9] = ["fit", "explain", "replay", "show", "plans", "remove_plan", "describe", "take", "check_plan"];
 
 /// The actions of this server.
 pub(crate) fn types() -> Vec<ActionType> {
@@ -37,7 +38,9 @@ pub(crate) fn types() -> Vec<ActionType> {
                     {\"progress\": …}, then one {\"result\": …}: counts, bounds, quantiles and frequent values of each column";
     let take = "Body: TakeRequest {dataset, plan or plan_id, row_ids or positions}. Results: Arrow IPC streams of one \
                 batch each: these rows in this order";
-    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove, describe, take]);
+    let check = "Body: CheckPlanRequest {dataset, plan}. Result: PlanCheck, the type and width of every output, \
+                 columns whose nulls would end a stream, and what a fit would learn";
+    let described = NAMES.into_iter().zip([fit, explain, replay, show, plans, remove, describe, take, check]);
     described
         .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
         .collect()
@@ -55,6 +58,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
         "plans" => plans::list(context, &action.body).await,
         "describe" => describe::results(context, &action.body).await,
         "remove_plan" => plans::remove(context, &action.body).await,
+        "check_plan" => check_plan::results(context, &action.body).await,
         "take" => take::results(context, &action.body).await,
         other => {
             let message = format!("unknown action \"{other}\": this version has {}", NAMES.join(", "));
