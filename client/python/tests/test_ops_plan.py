@@ -91,7 +91,7 @@ def camel(name: str) -> str:
 def as_text(value: Any) -> Any:
     if isinstance(value, list):
         return [as_text(item) for item in value]
-    return str(value) if isinstance(value, int) else value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def test_empty_fields_read_like_absent_ones():

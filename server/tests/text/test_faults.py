@@ -77,20 +77,20 @@ def test_a_long_document_within_the_memory_has_its_tokens(faulty: fb.Client, fil
 
 
 def test_a_document_beyond_max_length_is_refused_with_its_row(faulty: fb.Client):
-    with pytest.raises(fb.InvalidArgument, match="row 7: the text has [0-9]+ tokens, and max_length is 30") as failed:
+    with pytest.raises(fb.InvalidRequest, match="row 7: the text has [0-9]+ tokens, and max_length is 30") as failed:
         read(faulty, "long", TEXT.tokenize("gpt2", max_length=30, truncation="error"))
     assert failed.value.reason == "INVALID_VALUE"
     assert 'a.parquet", row group 0' in str(failed.value)
 
 
 def test_bytes_are_not_text(faulty: fb.Client):
-    with pytest.raises(fb.InvalidArgument, match=r'column "text" is Binary: bytes are not text .* arrow_cast') as failed:
+    with pytest.raises(fb.InvalidRequest, match=r'column "text" is Binary: bytes are not text .* arrow_cast') as failed:
         read(faulty, "binary", TEXT.tokenize("gpt2"))
     assert failed.value.reason == "INVALID_REQUEST"
     decoded = fb.Plan(outputs={"o": fb.cols("t").tokenize("gpt2")}, derive={"t": "arrow_cast(text, 'Utf8')"})
     with pytest.raises(fb.ForebayError, match="(?i)utf-?8"):
         list(faulty.stream("binary", decoded, batch_size=1))
-    with pytest.raises(fb.InvalidArgument, match='column "n" is Int64: derive a column of text'):
+    with pytest.raises(fb.InvalidRequest, match='column "n" is Int64: derive a column of text'):
         read(faulty, "binary", fb.cols("n").tokenize("gpt2"))
 
 
@@ -124,7 +124,7 @@ def damaged(files: dict[str, Path]) -> list[tuple[str, str]]:
 
 def test_a_tokenizer_of_a_plan_that_cannot_be_used_is_refused(faulty: fb.Client, files: dict[str, Path]):
     for content, words in damaged(files):
-        with pytest.raises(fb.InvalidArgument, match=words) as failed:
+        with pytest.raises(fb.InvalidRequest, match=words) as failed:
             read(faulty, "good", TEXT.tokenize(content))
         assert "tokenize.json" in str(failed.value)
 
@@ -168,6 +168,6 @@ def test_a_file_that_cannot_be_used_stops_the_start(data: Path, files: dict[str,
 )
 def test_invalid_uses_are_refused_with_the_field(faulty: fb.Client, ops: list[dict[str, Any]], words: str):
     used = fb.Plan.from_dict({"outputs": [{"name": "o", "parts": [{"columns": ["text"], "ops": ops}]}]})
-    with pytest.raises(fb.InvalidArgument, match=words) as failed:
+    with pytest.raises(fb.InvalidRequest, match=words) as failed:
         list(faulty.stream("good", used, batch_size=10))
     assert failed.value.reason == "INVALID_REQUEST"

@@ -153,10 +153,10 @@ def test_packed_documents(client: fb.Client, files: dict[str, Path]):
 
 def test_nulls(client: fb.Client):
     text = fb.cols("text")
-    with pytest.raises(fb.InvalidArgument, match="row 1 is null; fill nulls with fill_null") as failed:
+    with pytest.raises(fb.InvalidRequest, match="row 1 is null; fill nulls with fill_null") as failed:
         lists_of(client.stream("nulls", plan(text.tokenize("bert")), batch_size=2))
     assert failed.value.reason == "INVALID_VALUE"
-    filled = lists_of(client.stream("nulls", plan(text.fill_null("").tokenize("bert")), batch_size=2))
+    filled = lists_of(client.stream("nulls", plan(text.fill_null(text="").tokenize("bert")), batch_size=2))
     assert filled[1] == [2, 3]
     assert len(filled) == 3
     kept = lists_of(client.stream("nulls", plan(text.tokenize("bert"), filter="text IS NOT NULL"), batch_size=2))
@@ -173,9 +173,9 @@ def test_derived_columns_exchanges_and_random_access(client: fb.Client, files: d
     assert got == expected
     with client.exchange(used) as exchange:
         answered = exchange.batch(pa.record_batch({"text": pa.array(DOCUMENTS[:40])}))
-    assert np.asarray(answered["o"]).tolist() == expected[:40]
-    with client.dataset("docs", used) as rows:
-        assert np.asarray(rows.take([300, 2, 2])["o"]).tolist() == [expected[300], expected[2], expected[2]]
+    assert answered["o"].to_pylist() == expected[:40]
+    taken = client.take("docs", used, [300, 2, 2])
+    assert np.asarray(taken["o"]).tolist() == [expected[300], expected[2], expected[2]]
 
 
 def test_a_vocabulary_of_tokens_is_learned(client: fb.Client, files: dict[str, Path]):
@@ -183,14 +183,14 @@ def test_a_vocabulary_of_tokens_is_learned(client: fb.Client, files: dict[str, P
     fitted = client.fit("docs", plan(fb.cols("text").tokenize("bert").vocab(min_count=100)))
     counted = np.unique(np.concatenate([np.unique(row) for row in tokens if row]), return_counts=True)
     assert len(counted[0]) > 0
-    learned = fitted.to_dict()["outputs"][0]["parts"][0]["ops"][1]["vocab"]["values"]["integers"]  # type: ignore[index]
+    learned = fitted.plan.to_dict()["outputs"][0]["parts"][0]["ops"][1]["vocab"]["values"]["integers"]  # type: ignore[index]
     occurrences = np.bincount(np.concatenate([np.asarray(row, int) for row in tokens]))
     assert sorted(map(int, learned)) == [token for token, count in enumerate(occurrences) if count >= 100]
 
 
 def test_a_digest_is_part_of_the_plan(client: fb.Client, files: dict[str, Path]):
     fitted = client.fit("docs", plan(fb.cols("text").tokenize("bert")))
-    op = fitted.to_dict()["outputs"][0]["parts"][0]["ops"][0]["tokenize"]  # type: ignore[index]
+    op = fitted.plan.to_dict()["outputs"][0]["parts"][0]["ops"][0]["tokenize"]  # type: ignore[index]
     assert op["tokenizer"] == "bert"
     assert len(op["digest"]) == 32
     again = fb.Plan.from_json(fitted.to_json())

@@ -367,7 +367,7 @@ class Columns:
         `tokenizer` is a name that the operator of the server has given (``--tokenizer``), the path or the content of a
         ``tokenizer.json``, or a tokenizer of the packages tokenizers and transformers. With `max_length`, longer texts
         lose their last tokens, with ``truncation="left"`` their first ones; with ``"error"`` the stream fails. It must
-        be the first op, or follow ``fill_null("…")``.
+        be the first op, or follow ``fill_null(text="…")``.
         """
         is_filled = len(self.ops) == 1 and isinstance(self.ops[0], _ops.FillNull) and self.ops[0].text is not None
         if self.ops and not is_filled:
