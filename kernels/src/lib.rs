@@ -70,6 +70,6 @@ pub use pack::{DOCUMENT_IDS, POSITION_IDS, Packer, Packing};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};
 pub use tokenize::{
-    SCRATCH_BYTES_PER_BYTE, TOKENIZER_BYTES_MAX, TextEncoder, TextProblem, Tokenization, Tokenizer, TokenizerError,
+    SCRATCH_BYTES_PER_BYTE, TOKENIZER_BYTES_MAX, TextEncoder, TokenProblem, Tokenization, Tokenizer, TokenizerError,
     Truncation, is_text, text_runs,
 };

@@ -25,10 +25,7 @@ fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Optio
 }
 
 fn takes_lists(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::FirstN { .. } | Op::Pad { .. } | Op::AttentionMask { .. } | Op::MultiHot { .. } | Op::Ngram { .. }
-    )
+    matches!(op, Op::FirstN { .. } | Op::Pad { .. } | Op::AttentionMask { .. } | Op::MultiHot { .. } | Op::Ngram { .. })
 }
 
 impl CompiledChain {
@@ -90,12 +87,8 @@ impl CompiledChain {
             (_, RowShape::OneHot(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_)) => {
                 Err(problem(OpProblem::AfterOneHot))
             }
-            (op, RowShape::List) if takes_lists(op) => {
-                self.push_list(op).map_err(problem)
-            }
-            (op, _) if takes_lists(op) => {
-                Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
-            }
+            (op, RowShape::List) if takes_lists(op) => self.push_list(op).map_err(problem),
+            (op, _) if takes_lists(op) => Err(problem(OpProblem::Input { takes: "lists", gets: self.words() })),
             (Op::OneHot { .. }, RowShape::List) | (Op::Cross { .. }, RowShape::List | RowShape::Columns(_)) => {
                 Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }))
             }

@@ -1,6 +1,6 @@
 //! The model of a build without tokenizers, which cannot exist.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 
 #[derive(Clone, Debug)]
 pub(super) enum Model {}

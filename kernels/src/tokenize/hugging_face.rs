@@ -5,7 +5,7 @@ use tokenizers::{
     utils::parallelism::set_parallelism,
 };
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 
 #[derive(Clone, Debug)]
 pub(super) struct Model(Tokenizer);

@@ -8,6 +8,7 @@
 
 #[cfg(not(feature = "text"))]
 mod absent;
+mod error;
 #[cfg(feature = "text")]
 mod hugging_face;
 #[cfg(all(test, feature = "text"))]
@@ -25,6 +26,8 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Field},
 };
+
+pub use error::{TokenProblem, TokenizerError};
 
 #[cfg(not(feature = "text"))]
 use absent::Model;
@@ -74,64 +77,6 @@ pub struct TextEncoder {
     tokenization: Tokenization,
 }
 
-/// Why a tokenizer cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenizerError {
-    /// The feature is not built.
-    #[error("this build has no tokenizers: build forebay-server with the feature \"text\", which is on by default")]
-    NotBuilt,
-    /// It is no `tokenizer.json`, or of a later version.
-    #[error("not a tokenizer.json that tokenizers 0.23 reads: {0}; save it again with Tokenizer.save(path)")]
-    Damaged(String),
-    /// Its tokens are random.
-    #[error("its {0} makes tokens random, so that no epoch repeats: save it with {0} set to null")]
-    Random(&'static str),
-    /// A token id that lists of INT32 cannot hold.
-    #[error("token {token:?} has the id {id}, and token ids are INT32, at most 2147483647: number its vocabulary from 0")]
-    TokenId {
-        /// The token.
-        token: String,
-        /// Its id.
-        id: u32,
-    },
-    /// A length that special tokens alone exceed.
-    #[error(
-        "max_length is {max_length}, and the tokenizer adds {added} special token(s) to every text: set at least {}",
-        .added + 1
-    )]
-    MaxLength {
-        /// The length.
-        max_length: u32,
-        /// The special tokens.
-        added: usize,
-    },
-}
-
-/// Why a text has no tokens.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TextProblem {
-    /// It has more tokens than allowed.
-    #[error(
-        "the text has {tokens} tokens, and max_length is {max_length}: raise it, set truncation to RIGHT or LEFT, or \
-         exclude long texts with a filter"
-    )]
-    TooLong {
-        /// Its tokens.
-        tokens: usize,
-        /// The most tokens.
-        max_length: u32,
-    },
-    /// The tokenizer failed.
-    #[error("the tokenizer failed: {0}; Tokenizer.encode of the Python package fails for this text, too")]
-    Failed(String),
-    /// A token id that lists of INT32 cannot hold.
-    #[error("the tokenizer gives the token id {0}, and token ids are INT32, at most 2147483647")]
-    TokenId(u32),
-    /// The lists have more tokens than Arrow counts.
-    #[error("more than 2147483647 tokens in one part of a row group: use smaller row groups, or split the texts")]
-    TooMany,
-}
-
 // === impl Tokenizer ===
 
 impl Tokenizer {
@@ -141,7 +86,8 @@ impl Tokenizer {
     /// Reads the content of a `tokenizer.json`.
     pub fn parse(json: &[u8]) -> Result<Self, TokenizerError> {
         let parsed = catch_unwind(AssertUnwindSafe(|| Model::parse(json)));
-        let parsed = parsed.unwrap_or_else(|_| Err(TokenizerError::Damaged("its parts contradict each other".to_owned())));
+        let parsed =
+            parsed.unwrap_or_else(|_| Err(TokenizerError::Damaged("its parts contradict each other".to_owned())));
         parsed.map(|model| Self { model })
     }
 
@@ -172,33 +118,33 @@ impl TextEncoder {
     }
 
     /// The tokens of each text; `fill` takes the place of null. An error has the index of its row.
-    pub fn encode(&self, texts: &ArrayRef, fill: Option<&str>) -> Result<ListArray, (usize, TextProblem)> {
+    pub fn encode(&self, texts: &ArrayRef, fill: Option<&str>) -> Result<ListArray, (usize, TokenProblem)> {
         let texts = Texts::of(texts).map_err(|problem| (0, problem))?;
         let (mut tokens, mut ends) = (Vec::new(), vec![0]);
         for row in 0..texts.len() {
             if let Some(text) = texts.get(row).or(fill) {
                 self.append(text, &mut tokens).map_err(|problem| (row, problem))?;
             }
-            ends.push(i32::try_from(tokens.len()).map_err(|_| (row, TextProblem::TooMany))?);
+            ends.push(i32::try_from(tokens.len()).map_err(|_| (row, TokenProblem::TooMany))?);
         }
         let nulls = texts.nulls().filter(|_| fill.is_none()).cloned();
         let field = Arc::new(Field::new("item", DataType::Int32, false));
         let tokens = Arc::new(Int32Array::from(tokens));
         ListArray::try_new(field, OffsetBuffer::new(ends.into()), tokens, nulls)
-            .map_err(|error| (0, TextProblem::Failed(error.to_string())))
+            .map_err(|error| (0, TokenProblem::Failed(error.to_string())))
     }
 
-    fn append(&self, text: &str, tokens: &mut Vec<i32>) -> Result<(), TextProblem> {
+    fn append(&self, text: &str, tokens: &mut Vec<i32>) -> Result<(), TokenProblem> {
         let encoded = catch_unwind(AssertUnwindSafe(|| self.model.ids(text, self.tokenization.add_special_tokens)));
-        let ids = encoded.unwrap_or_else(|_| Err("it panicked".to_owned())).map_err(TextProblem::Failed)?;
+        let ids = encoded.unwrap_or_else(|_| Err("it panicked".to_owned())).map_err(TokenProblem::Failed)?;
         if let Some(max_length) = self.tokenization.max_length
             && ids.len() > max_length as usize
         {
-            return Err(TextProblem::TooLong { tokens: ids.len(), max_length });
+            return Err(TokenProblem::TooLong { tokens: ids.len(), max_length });
         }
         tokens.reserve(ids.len());
         for id in ids {
-            tokens.push(i32::try_from(id).map_err(|_| TextProblem::TokenId(id))?);
+            tokens.push(i32::try_from(id).map_err(|_| TokenProblem::TokenId(id))?);
         }
         Ok(())
     }
@@ -240,14 +186,14 @@ enum Texts {
 }
 
 impl Texts {
-    fn of(array: &ArrayRef) -> Result<Self, TextProblem> {
+    fn of(array: &ArrayRef) -> Result<Self, TokenProblem> {
         Ok(match array.data_type() {
             DataType::Utf8 => Self::Utf8(array.as_string().clone()),
             DataType::LargeUtf8 => Self::LargeUtf8(array.as_string().clone()),
             DataType::Utf8View => Self::Utf8View(array.as_string_view().clone()),
             _ => {
                 let views = cast(array, &DataType::Utf8View);
-                let views = views.map_err(|error| TextProblem::Failed(error.to_string()))?;
+                let views = views.map_err(|error| TokenProblem::Failed(error.to_string()))?;
                 Self::Utf8View(views.as_string_view().clone())
             }
         })

@@ -15,8 +15,7 @@ const WORDS: &str = r#"{"version": "1.0", "truncation": {"direction": "Right", "
   "tokens": ["<s>"]}}}, "decoder": null, "model": {"type": "WordLevel", "vocab": {"a": 1, "b": 2, "?": 0},
   "unk_token": "?"}}"#;
 
-const PLAIN: Tokenization =
-    Tokenization { max_length: None, truncation: Truncation::Right, add_special_tokens: false };
+const PLAIN: Tokenization = Tokenization { max_length: None, truncation: Truncation::Right, add_special_tokens: false };
 
 fn lists(tokenization: Tokenization, texts: &ArrayRef, fill: Option<&str>) -> Vec<Option<Vec<i32>>> {
     let encoder = Tokenizer::parse(WORDS.as_bytes()).unwrap().encoder(tokenization).unwrap();
@@ -61,7 +60,7 @@ fn the_op_decides_about_length_and_special_tokens_instead_of_the_file() {
     let tokenizer = Tokenizer::parse(WORDS.as_bytes()).unwrap();
     let encoder = tokenizer.encoder(with(Some(4), Truncation::Error)).unwrap();
     let rows = texts(&[Some("a"), Some("a b a b")]);
-    assert_eq!(encoder.encode(&rows, None).unwrap_err(), (1, TextProblem::TooLong { tokens: 5, max_length: 4 }));
+    assert_eq!(encoder.encode(&rows, None).unwrap_err(), (1, TokenProblem::TooLong { tokens: 5, max_length: 4 }));
     let error = tokenizer.encoder(with(Some(1), Truncation::Right)).unwrap_err();
     assert!(error.to_string().ends_with("set at least 2"), "{error}");
 }
@@ -99,7 +98,7 @@ fn an_id_of_the_template_beyond_int32_is_an_error_of_the_row() {
     let tokenization = Tokenization { add_special_tokens: true, ..PLAIN };
     let encoder = Tokenizer::parse(json.as_bytes()).unwrap().encoder(tokenization).unwrap();
     let error = encoder.encode(&texts(&[None, Some("a")]), None).unwrap_err();
-    assert_eq!(error, (1, TextProblem::TokenId(u32::MAX)));
+    assert_eq!(error, (1, TokenProblem::TokenId(u32::MAX)));
 }
 
 #[test]

@@ -125,7 +125,10 @@ fn check(message: &v1::Tokenize, is_start: bool, path: &str) -> Result<(), PlanE
         return wrong("", reason);
     }
     if message.tokenizer.is_empty() == message.json.is_empty() {
-        return wrong("", "set one of tokenizer, the name of one on the server, and json, the content of a tokenizer.json");
+        return wrong(
+            "",
+            "set one of tokenizer, the name of one on the server, and json, the content of a tokenizer.json",
+        );
     }
     if !message.json.is_empty() && !message.digest.is_empty() {
         return wrong(".digest", "belongs to a named tokenizer; json is identified by its content");
@@ -152,8 +155,14 @@ mod tests {
     #[test]
     fn calls_of_other_results_have_other_columns() {
         let mut names = std::collections::BTreeSet::new();
-        let mut ops = vec![r#"[{"tokenize": {"json": "{}"}}]"#.to_owned(), r#"[{"tokenize": {"json": "[]"}}]"#.to_owned()];
-        for more in ["", r#", "max_length": 2"#, r#", "max_length": 2, "truncation": "LEFT""#, r#", "add_special_tokens": false"#] {
+        let mut ops =
+            vec![r#"[{"tokenize": {"json": "{}"}}]"#.to_owned(), r#"[{"tokenize": {"json": "[]"}}]"#.to_owned()];
+        for more in [
+            "",
+            r#", "max_length": 2"#,
+            r#", "max_length": 2, "truncation": "LEFT""#,
+            r#", "add_special_tokens": false"#,
+        ] {
             ops.push(format!(r#"[{{"tokenize": {{"tokenizer": "t"{more}}}}}, {{"pad": {{"n": 2}}}}]"#));
         }
         for text in ["", "x", &"long ".repeat(9), &"long ".repeat(8)] {
@@ -187,7 +196,10 @@ mod tests {
     fn invalid_ops_are_rejected_with_the_field() {
         for (ops, words) in [
             (r#"[{"log1p": {}}, {"tokenize": {"tokenizer": "t"}}]"#, "ops[1].tokenize: must be the first op"),
-            (r#"[{"fill_null": {"value": 1}}, {"tokenize": {"tokenizer": "t"}}]"#, "ops[1].tokenize: must be the first"),
+            (
+                r#"[{"fill_null": {"value": 1}}, {"tokenize": {"tokenizer": "t"}}]"#,
+                "ops[1].tokenize: must be the first",
+            ),
             (r#"[{"tokenize": {"tokenizer": "t"}}, {"tokenize": {"tokenizer": "t"}}]"#, "ops[1].tokenize: must be the"),
             (r#"[{"tokenize": {}}]"#, "tokenize: set one of tokenizer"),
             (r#"[{"tokenize": {"tokenizer": "t", "json": "{}"}}]"#, "tokenize: set one of tokenizer"),

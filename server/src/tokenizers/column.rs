@@ -6,7 +6,7 @@ use arrow::{
     array::{Array, ArrayRef},
     compute::concat,
 };
-use forebay_kernels::{SCRATCH_BYTES_PER_BYTE, TextEncoder, TextProblem, text_runs};
+use forebay_kernels::{SCRATCH_BYTES_PER_BYTE, TextEncoder, TokenProblem, text_runs};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::error::TokensError;
@@ -65,7 +65,7 @@ impl TokenColumn {
         held = vec![whole];
         match joined {
             Ok(array) => Ok(Tokens { array, held }),
-            Err(_) => Err(TokensError::Text { column: self.column.clone(), row: 0, problem: TextProblem::TooMany }),
+            Err(_) => Err(TokensError::Text { column: self.column.clone(), row: 0, problem: TokenProblem::TooMany }),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Errors of the tokens of rows, worded for the author of the plan.
 
-use forebay_kernels::TextProblem;
+use forebay_kernels::TokenProblem;
 
 use crate::{budget::BudgetError, cpu_pool::CpuError};
 
@@ -28,10 +28,12 @@ pub enum TokensError {
         /// The row.
         row: usize,
         /// The reason.
-        problem: TextProblem,
+        problem: TokenProblem,
     },
     /// The memory budget has no room for a text.
-    #[error("column {column:?}, row {row}: {text_bytes} bytes of text: tokenizing it {source}, or split the text into several rows")]
+    #[error(
+        "column {column:?}, row {row}: {text_bytes} bytes of text: tokenizing it {source}, or split the text into several rows"
+    )]
     Memory {
         /// The column.
         column: String,

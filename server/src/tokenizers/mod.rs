@@ -105,9 +105,10 @@ impl Tokenizers {
         let new = by_name(tokenizers);
         let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
         let is_same = named.len() == new.len()
-            && named.iter().zip(&new).all(|((name, one), (other_name, other))| {
-                name == other_name && one.digest == other.digest
-            });
+            && named
+                .iter()
+                .zip(&new)
+                .all(|((name, one), (other_name, other))| name == other_name && one.digest == other.digest);
         if !is_same {
             *named = new;
             self.generation.fetch_add(1, Ordering::AcqRel);

@@ -13,6 +13,7 @@ import forebay as fb
 from harness.daemon import LOOPBACK, Daemon
 from harness.tokenizers import DOCUMENTS, GROUP_ROWS, every_character, write, write_all
 
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")

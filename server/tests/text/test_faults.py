@@ -1,4 +1,4 @@
-"""Texts and tokenizers that cannot be used: each error names the cause, the row and what to do, and streams beside it go on."""
+"""Texts and tokenizers that cannot be used: errors name the cause, the row and what to do; other streams go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import forebay as fb
 from harness.daemon import LOOPBACK, Daemon, run_to_end
 from harness.metrics import scrape
 from harness.tokenizers import ids, write
-
 
 
 def plan(columns: fb.Columns) -> fb.Plan:

@@ -14,7 +14,6 @@ from harness.metrics import scrape
 from harness.tokenizers import DOCUMENTS, ids
 
 
-
 def reload(server: Daemon, status: str = "ok") -> None:
     def count() -> float:
         return scrape(server).value("forebay_config_reloads_total", status=status)

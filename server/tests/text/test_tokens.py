@@ -15,7 +15,6 @@ import forebay as fb
 from harness.daemon import LOOPBACK, Daemon
 from harness.tokenizers import DOCUMENTS, GROUP_ROWS, TOKENIZERS, every_character, ids
 
-
 Lists = list[list[int]]
 
 

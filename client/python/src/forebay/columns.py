@@ -373,12 +373,14 @@ class Columns:
         if self.ops and not is_filled:
             last = self.ops[-1].name
             raise ValueError(
-                f"tokenize must be the first op, or follow fill_null with a text: it reads text, not the result of {last}"
+                f"tokenize must be the first op, or follow fill_null(text=…): it reads text, not the result of {last}"
             )
         if truncation not in TRUNCATIONS:
             raise ValueError(f"tokenize: truncation must be one of {', '.join(TRUNCATIONS)}, not {truncation!r}")
         if max_length is None and truncation != "right":
-            raise ValueError("tokenize: truncation applies to texts of more than max_length tokens: pass max_length too")
+            raise ValueError(
+                "tokenize: truncation applies to texts of more than max_length tokens: pass max_length too"
+            )
         name, json = name_or_json(tokenizer)
         most = 0 if max_length is None else whole_number("tokenize: max_length", max_length, least=1, most=UINT32_MAX)
         return self._then(_ops.Tokenize(name, json, "", most, truncation.upper(), add_special_tokens))

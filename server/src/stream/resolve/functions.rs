@@ -162,8 +162,10 @@ impl PlanFunctions {
                 continue;
             }
             check_name(&name, schema, &path)?;
-            let function =
-                self.functions.get(&call.name).ok_or_else(|| PlanError::field(&path, "the function was not described"))?;
+            let function = self
+                .functions
+                .get(&call.name)
+                .ok_or_else(|| PlanError::field(&path, "the function was not described"))?;
             check_arguments(function, &call, schema, &path)?;
             let field = Arc::new(Field::new(name, function.data_type().clone(), true));
             let computation = Computation::Function(Arc::clone(function));

@@ -1,4 +1,7 @@
-"""Tokenizers of every model, trained in milliseconds on words of several scripts, and texts that are hard to tokenize."""
+"""Tokenizers of every model, trained in milliseconds on several scripts, and texts that are hard to tokenize."""
+
+# Characters that look alike are part of the texts.
+# ruff: noqa: RUF001
 
 from __future__ import annotations
 
@@ -142,9 +145,7 @@ def word_level() -> Tokenizer:
             pre_tokenizers.Digits(individual_digits=True),
         ]
     )
-    made.train_from_iterator(
-        LINES * 3, trainers.WordLevelTrainer(special_tokens=["?", "[CLS]"], show_progress=False)
-    )
+    made.train_from_iterator(LINES * 3, trainers.WordLevelTrainer(special_tokens=["?", "[CLS]"], show_progress=False))
     made.enable_truncation(3)
     made.enable_padding(length=50)
     return made
@@ -181,8 +182,10 @@ def random_texts(count: int, seed: int) -> list[str]:
 def every_character() -> list[str]:
     """Texts with every character, alone and among letters, digits and spaces."""
     points = [point for point in range(0x110000) if not 0xD800 <= point <= 0xDFFF]
-    return [" ".join(f"{chr(point)} a{chr(point)}1 {chr(point)}'s" for point in points[start : start + 512])
-            for start in range(0, len(points), 512)]
+    return [
+        " ".join(f"{chr(point)} a{chr(point)}1 {chr(point)}'s" for point in points[start : start + 512])
+        for start in range(0, len(points), 512)
+    ]
 
 
 def write_all(folder: Path) -> dict[str, Path]:
