@@ -37,10 +37,10 @@ use hugging_face::Model;
 /// The most bytes of a `tokenizer.json`.
 pub const TOKENIZER_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of memory that the tokenization of one byte of text needs, at most, unless the tokenizer's normalizer makes the
-/// text several times longer: the text in original and normalized form with an alignment per byte, its pieces, and
-/// about a hundred bytes per token.
-pub const SCRATCH_BYTES_PER_BYTE: u64 = 320;
+/// Bytes of memory that are reserved for the tokenization of one byte of text: the text in original and normalized form
+/// with an alignment per byte, its pieces, and its tokens. Prose takes about 150; text in which every character is a piece,
+/// such as a run of punctuation, about 570. Only a normalizer that makes text several times longer exceeds it.
+pub const SCRATCH_BYTES_PER_BYTE: u64 = 600;
 
 /// A tokenizer.
 #[derive(Clone, Debug)]

@@ -15,11 +15,11 @@ use crate::{
     cpu_pool::CpuPool,
 };
 
-/// The most bytes of text of a job, unless a single text is longer: some tens of milliseconds of work, and 20 MB of
+/// The most bytes of text of a job, unless a single text is longer: some tens of milliseconds of work, and 40 MB of
 /// memory meanwhile.
 const JOB_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes of a job beside those of its text.
+/// Bytes of a job in addition to those of its text.
 const JOB_BYTES: u64 = 64 << 10;
 
 /// The tokens of a column of text.
