@@ -23,6 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "words").mkdir()
     pq.write_table(table, folder / "words" / "a.parquet", row_group_size=GROUP_ROWS)
     write(folder / "characters" / "a.parquet", every_character())
+    write(folder / "spaces" / "a.parquet", [" " * 1_200_000 + "end"])
     write(folder / "nulls" / "a.parquet", ["one", None, "two"])
     return folder
 
@@ -35,7 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def daemon(data: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     flags = ["--state", str(tmp_path_factory.mktemp("state")), "--cache-bytes", "64MiB"]
-    for name in ("docs", "large", "words", "characters", "nulls"):
+    for name in ("docs", "large", "words", "characters", "spaces", "nulls"):
         flags += ["--dataset", f"{name}={data / name}"]
     for name, path in files.items():
         flags += ["--tokenizer", f"{name}={path}"]

@@ -58,6 +58,13 @@ def test_every_character(client: fb.Client, files: dict[str, Path], name: str):
     assert differing == []
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama3"])
+def test_a_million_spaces_do_not_end_the_matches_of_a_pattern(client: fb.Client, files: dict[str, Path], name: str):
+    """An engine with a limit of backtracks stops here, and has other tokens."""
+    expected = ids(Tokenizer.from_file(str(files[name])), [" " * 1_200_000 + "end"])
+    assert lists_of(client.stream("spaces", plan(fb.cols("text").tokenize(name)), batch_size=1)) == expected
+
+
 @pytest.mark.parametrize("truncation", ["right", "left"])
 @pytest.mark.parametrize("name", ["gpt2", "llama2", "bert", "t5"])
 def test_truncation(client: fb.Client, files: dict[str, Path], name: str, truncation: Any):
