@@ -3,7 +3,8 @@
 //! [`Program::compile`] checks a plan's [`OutputSpec`]s, with all learned parameters filled in, against the types of
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
-//! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
+//! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. A [`TextEncoder`] turns text into
+//! lists of tokens. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
 //! online serving, and are the oracle of the GPU.
@@ -45,6 +46,7 @@ mod program;
 mod spec;
 #[cfg(test)]
 mod testing;
+mod tokenize;
 mod vector;
 
 pub use compile::program::Program;
@@ -67,3 +69,7 @@ pub use ops::{
 pub use pack::{DOCUMENT_IDS, POSITION_IDS, Packer, Packing};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};
+pub use tokenize::{
+    SCRATCH_BYTES_PER_BYTE, TOKENIZER_BYTES_MAX, TextEncoder, TokenProblem, Tokenization, Tokenizer, TokenizerError,
+    Truncation, is_text, text_runs,
+};

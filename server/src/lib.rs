@@ -26,5 +26,6 @@ pub mod scan;
 pub mod shutdown;
 pub mod state;
 pub mod stream;
+pub mod tokenizers;
 pub mod udf;
 pub mod view;

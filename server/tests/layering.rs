@@ -38,7 +38,7 @@ const LAYERS: [&[&str]; 7] = [
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],
-    &["plan", "view", "cache", "udf"],
+    &["plan", "view", "cache", "tokenizers", "udf"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
 ];
 

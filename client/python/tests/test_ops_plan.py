@@ -55,6 +55,19 @@ WRITTEN: list[tuple[fb.Columns, dict[str, Any]]] = [
     (A.bucketize([0, 2**64 - 1]), {"bucketize": {"unsigned": [0, 2**64 - 1]}}),
     (A.map_id(ids=[2**62], values=np.array([-3])), {"map_id": {"ids": [2**62], "values": [-3]}}),
     (A.positive_mod(10), {"positive_mod": {"modulus": 10}}),
+    (A.tokenize("gpt2"), {"tokenize": {"tokenizer": "gpt2", "add_special_tokens": True}}),
+    (
+        A.tokenize('{"version": "1.0"}', max_length=8, truncation="left", add_special_tokens=False),
+        {
+            "tokenize": {
+                "json": '{"version": "1.0"}',
+                "max_length": 8,
+                "truncation": "LEFT",
+                "add_special_tokens": False,
+            }
+        },
+    ),
+    (A.attention_mask(4), {"attention_mask": {"n": 4}}),
 ]
 
 
@@ -78,7 +91,7 @@ def camel(name: str) -> str:
 def as_text(value: Any) -> Any:
     if isinstance(value, list):
         return [as_text(item) for item in value]
-    return str(value) if isinstance(value, int) else value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def test_empty_fields_read_like_absent_ones():

@@ -16,14 +16,16 @@ use crate::{
 /// The number of columns that a column of fixed-size lists of numbers is laid out as; `None` for other columns, and if
 /// an op takes lists.
 fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Option<u32> {
-    let takes_lists =
-        |op: &Op| matches!(op, Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. });
     match (data_type, chain.domain) {
         (DataType::FixedSizeList(_, n), Domain::Number(_)) if !ops.iter().any(takes_lists) => {
             u32::try_from(*n).ok().filter(|n| pad::check(*n).is_ok())
         }
         _ => None,
     }
+}
+
+fn takes_lists(op: &Op) -> bool {
+    matches!(op, Op::FirstN { .. } | Op::Pad { .. } | Op::AttentionMask { .. } | Op::MultiHot { .. } | Op::Ngram { .. })
 }
 
 impl CompiledChain {
@@ -85,12 +87,8 @@ impl CompiledChain {
             (_, RowShape::OneHot(_) | RowShape::OneHots { .. } | RowShape::MultiHot(_)) => {
                 Err(problem(OpProblem::AfterOneHot))
             }
-            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, RowShape::List) => {
-                self.push_list(op).map_err(problem)
-            }
-            (Op::FirstN { .. } | Op::Pad { .. } | Op::MultiHot { .. } | Op::Ngram { .. }, _) => {
-                Err(problem(OpProblem::Input { takes: "lists", gets: self.words() }))
-            }
+            (op, RowShape::List) if takes_lists(op) => self.push_list(op).map_err(problem),
+            (op, _) if takes_lists(op) => Err(problem(OpProblem::Input { takes: "lists", gets: self.words() })),
             (Op::OneHot { .. }, RowShape::List) | (Op::Cross { .. }, RowShape::List | RowShape::Columns(_)) => {
                 Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }))
             }

@@ -7,7 +7,7 @@ use crate::{
     domain::{Domain, Number},
     error::OpProblem,
     ops::{
-        first_n,
+        attention_mask, first_n,
         list::{ListChange, ListSteps},
         multi_hot,
         ngram::Ngram,
@@ -39,6 +39,13 @@ impl CompiledChain {
             Op::Pad { n, value } => {
                 let n = pad::check(*n)?;
                 self.pad(n, *value, numbers()?);
+            }
+            Op::AttentionMask { n } => {
+                let n = attention_mask::check(*n)?;
+                let step = attention_mask::compile(numbers()?, gets)?;
+                self.push_step(step);
+                self.pad(n, 0.0, numbers()?);
+                self.cardinality = Some(2);
             }
             Op::MultiHot { size } => {
                 numbers()?;

@@ -70,6 +70,7 @@ impl CompiledChain {
             | Op::MultiHot { .. }
             | Op::FirstN { .. }
             | Op::Pad { .. }
+            | Op::AttentionMask { .. }
             | Op::Ngram { .. }
             | Op::Bytes { .. }
             | Op::Lookup(_)

@@ -122,6 +122,11 @@ pub enum Op {
         /// The value that pads shorter lists.
         value: f64,
     },
+    /// Expands a list of integers to n columns: 1 for each of its elements, then 0.
+    AttentionMask {
+        /// The number of elements.
+        n: u32,
+    },
     /// Each byte of a value as a column.
     Bytes {
         /// The number of bytes of every value.
@@ -186,6 +191,7 @@ impl Op {
             Self::MultiHot { .. } => "multi_hot",
             Self::FirstN { .. } => "first_n",
             Self::Pad { .. } => "pad",
+            Self::AttentionMask { .. } => "attention_mask",
             Self::Bytes { .. } => "bytes",
             Self::Lookup(_) => "lookup",
             Self::Encode(encoding) => encoding.op,

@@ -127,7 +127,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -190,6 +190,10 @@ pub mod op {
         Bytes(super::Bytes),
         #[prost(message, tag = "28")]
         Udf(super::Udf),
+        #[prost(message, tag = "29")]
+        Tokenize(super::Tokenize),
+        #[prost(message, tag = "31")]
+        AttentionMask(super::AttentionMask),
     }
 }
 impl ::prost::Name for Op {
@@ -610,6 +614,44 @@ impl ::prost::Name for Udf {
 const NAME: &'static str = "Udf";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Udf".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Udf".into() }}
+/// Text becomes the list of its tokens (INT32), by a tokenizer.json of Hugging Face, as Tokenizer.encode of the Python package
+/// tokenizers gives them; the file's own truncation and padding do not apply. Only the first op of a part, or the second after
+/// fill_null with a text.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tokenize {
+    /// The name of a tokenizer on the server (--tokenizer).
+    #[prost(string, tag = "1")]
+    pub tokenizer: ::prost::alloc::string::String,
+    /// Alternative to the name: the content of a tokenizer.json.
+    #[prost(string, tag = "2")]
+    pub json: ::prost::alloc::string::String,
+    /// Digest of the file of the named tokenizer. Set when the plan is fitted or first used, and part of its id from then on.
+    #[prost(string, tag = "3")]
+    pub digest: ::prost::alloc::string::String,
+    /// The most tokens of a text, special ones included. 0: no limit.
+    #[prost(uint32, tag = "4")]
+    pub max_length: u32,
+    /// What happens to longer texts.
+    #[prost(enumeration = "Truncation", tag = "5")]
+    pub truncation: i32,
+    /// Whether the special tokens of the tokenizer's post-processor are added. Absent: true.
+    #[prost(bool, optional, tag = "6")]
+    pub add_special_tokens: ::core::option::Option<bool>,
+}
+impl ::prost::Name for Tokenize {
+const NAME: &'static str = "Tokenize";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Tokenize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Tokenize".into() }}
+/// A list of integers becomes n columns: 1 for each of its first n elements, then 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttentionMask {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+}
+impl ::prost::Name for AttentionMask {
+const NAME: &'static str = "AttentionMask";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.AttentionMask".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.AttentionMask".into() }}
 /// A conversion that loses is an error: a fraction or an out-of-range number to an integer, an integer of the column that the
 /// floating-point type does not hold. Results of ops that scale are rounded to nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -688,6 +730,38 @@ impl Stat {
         }
     }
 }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Truncation {
+    /// The last tokens are dropped.
+    Right = 0,
+    /// The first tokens are dropped.
+    Left = 1,
+    /// The stream fails, naming the row.
+    Error = 2,
+}
+impl Truncation {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Right => "RIGHT",
+            Self::Left => "LEFT",
+            Self::Error => "ERROR",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RIGHT" => Some(Self::Right),
+            "LEFT" => Some(Self::Left),
+            "ERROR" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
 /// The message of every gRPC status from a server begins with the name of its reason and a colon: "NOT_FITTED: ...".
 /// Each reason has one gRPC code. A client treats a name that it does not know as it treats the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -721,6 +795,8 @@ pub enum Reason {
     ViewFailed = 26,
     /// FAILED_PRECONDITION: a Python function of the server failed or is another one than the plan names; its author must change it.
     UdfFailed = 27,
+    /// FAILED_PRECONDITION: the file of a tokenizer is another one than the plan names; restore it, or fit the plan again.
+    TokenizerChanged = 28,
     /// FAILED_PRECONDITION: client and server share no version of the protocol; one of them must be upgraded.
     IncompatibleVersion = 29,
     /// ABORTED: a file changed after the snapshot was taken.
@@ -773,6 +849,7 @@ impl Reason {
             Self::StoreRefused => "STORE_REFUSED",
             Self::ViewFailed => "VIEW_FAILED",
             Self::UdfFailed => "UDF_FAILED",
+            Self::TokenizerChanged => "TOKENIZER_CHANGED",
             Self::IncompatibleVersion => "INCOMPATIBLE_VERSION",
             Self::SnapshotChanged => "SNAPSHOT_CHANGED",
             Self::CorruptData => "CORRUPT_DATA",
@@ -807,6 +884,7 @@ impl Reason {
             "STORE_REFUSED" => Some(Self::StoreRefused),
             "VIEW_FAILED" => Some(Self::ViewFailed),
             "UDF_FAILED" => Some(Self::UdfFailed),
+            "TOKENIZER_CHANGED" => Some(Self::TokenizerChanged),
             "INCOMPATIBLE_VERSION" => Some(Self::IncompatibleVersion),
             "SNAPSHOT_CHANGED" => Some(Self::SnapshotChanged),
             "CORRUPT_DATA" => Some(Self::CorruptData),

@@ -1,8 +1,8 @@
 """Makes the packages of a release from finished programs: `make dist`.
 
-dist/ then has the wheel, the source distribution, an archive of the programs with their manual, a bill of materials, the
-licences of the crates and SHA-256 sums. The wheel is built from the source distribution, and its platform tag is checked. Compiles nothing and
-publishes nothing.
+dist/ then has the wheel, the source distribution, an archive of the programs with their manual, a bill of materials and
+SHA-256 sums. The wheel is built from the source distribution, and its platform tag is checked. Wheel and archive have
+the licences of the crates. Compiles nothing and publishes nothing.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ mod ring;
 mod server;
 mod tables;
 mod ticket;
+mod tokenizer;
 
 pub use command::command;
 pub use exchange::exchange;
@@ -35,12 +36,13 @@ pub use path_resolver::path_resolver;
 pub use plan::plan;
 pub use ring::ring;
 pub use ticket::ticket;
+pub use tokenizer::tokenizer;
 
 /// A function of an input. It panics if an invariant is violated.
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its program, corpus and dictionary.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("command", command),
     ("exchange", exchange),
     ("expression", expression),
@@ -50,4 +52,5 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("plan", plan),
     ("ring", ring),
     ("ticket", ticket),
+    ("tokenizer", tokenizer),
 ];

@@ -20,6 +20,7 @@ use forebay_server::{
     shutdown::{Shutdown, ShutdownWatch},
     state::State,
     stream::{Device, StreamParts, Streams},
+    tokenizers::Tokenizers,
     udf::Udfs,
 };
 use futures::Future;
@@ -147,6 +148,7 @@ impl Server {
             limits,
             device: Device::Cpu,
             udfs: Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()),
+            tokenizers: Tokenizers::new(Vec::new()),
         });
         let (shutdown, watch) = Shutdown::new();
         let streams = Arc::new(streams);

@@ -143,6 +143,11 @@ fn exchanges() {
 }
 
 #[test]
+fn tokenizer_files() {
+    smoke("tokenizer");
+}
+
+#[test]
 fn rings() {
     smoke("ring");
 }

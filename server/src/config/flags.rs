@@ -80,6 +80,11 @@ pub struct Flags {
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(super) udf_timeout_seconds: u64,
 
+    /// A tokenizer that plans may name (op tokenize): its name, and a tokenizer.json of Hugging Face, such as
+    /// gpt2=/etc/forebay/gpt2.json. The file is read at the start and at a reload. May be repeated.
+    #[arg(long, env = "FOREBAY_TOKENIZER", value_name = "NAME=FILE", value_delimiter = '\n')]
+    pub(super) tokenizer: Vec<String>,
+
     /// Address of the Flight service: HOST:PORT (port 0 picks a free one) or unix:PATH. May be repeated.
     #[arg(
         long,

@@ -9,6 +9,7 @@ mod datasets;
 mod error;
 mod flags;
 mod state;
+mod tokenizers;
 mod udfs;
 mod views;
 
@@ -32,6 +33,7 @@ use crate::{
     log::{self, LogSettings},
     plan::RequestLimits,
     stream::DeviceName,
+    tokenizers::NamedTokenizer,
     udf::UdfSocket,
 };
 use address::{METRICS_PUBLIC, listen, replica, tcp};
@@ -108,6 +110,8 @@ pub struct Config {
     pub udfs: Vec<UdfSocket>,
     /// Time after which a call of one fails.
     pub udf_timeout: Duration,
+    /// Tokenizers.
+    pub tokenizers: Vec<NamedTokenizer>,
 }
 
 impl Flags {
@@ -149,6 +153,7 @@ impl Flags {
             log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))
         }));
         let (udfs, access) = (problems.all(udfs::open(&self.udf)), problems.all(access::open(&self)));
+        let tokenizers = problems.all(tokenizers::open(&self.tokenizer));
         let (listen_public, metrics_public) =
             (access::is_secure(&self) || self.insecure_public, self.metrics_public || self.insecure_public);
         let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
@@ -158,8 +163,16 @@ impl Flags {
             address => tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC).map(Some),
         });
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
-        let (Some(access), Some(metrics_listen), Some(state), Some(device), Some(view_memory_bytes), Some(udfs), true) =
-            (access, metrics_listen, state, device, view_memory_bytes, udfs, problems.is_empty())
+        let (
+            Some(access),
+            Some(metrics_listen),
+            Some(state),
+            Some(device),
+            Some(view_memory_bytes),
+            Some(udfs),
+            Some(tokenizers),
+            true,
+        ) = (access, metrics_listen, state, device, view_memory_bytes, udfs, tokenizers, problems.is_empty())
         else {
             return Err(problems);
         };
@@ -203,6 +216,7 @@ impl Flags {
             },
             udfs,
             udf_timeout: Duration::from_secs(self.udf_timeout_seconds),
+            tokenizers,
         })
     }
 }

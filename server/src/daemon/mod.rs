@@ -40,6 +40,7 @@ use crate::{
     shutdown::Shutdown,
     state::{State, StateError},
     stream::{Device, StreamParts, Streams},
+    tokenizers::Tokenizers,
     udf::Udfs,
     view::{ViewLimits, Views},
 };
@@ -143,8 +144,9 @@ pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
     let disk = open_disk_tier(config.cache_dir).await?;
     let cache = RowCache::new(config.cache_bytes).with_disk(disk);
     let udfs = Udfs::new(config.udfs, config.udf_timeout, cpu.clone());
+    let (tokenizers, of_pool, of_state) = (Tokenizers::new(config.tokenizers), cpu.clone(), state.clone());
     let parts =
-        StreamParts { catalog, engine, cpu: cpu.clone(), budget, cache, state: state.clone(), limits, device, udfs };
+        StreamParts { catalog, engine, cpu: of_pool, budget, cache, state: of_state, limits, device, udfs, tokenizers };
     let streams = Arc::new(Streams::new(parts));
 
     let metrics_listener = match config.metrics_listen {

@@ -1,4 +1,4 @@
-//! SIGHUP: reads the configuration again and applies its datasets, functions, principals and certificates to the running
+//! SIGHUP: reads the configuration again and applies its datasets, functions, tokenizers, principals and certificates to the running
 //! server.
 //!
 //! A new configuration is validated as a whole before anything changes; an invalid one is logged and counted. Running
@@ -21,8 +21,18 @@ use crate::{
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.
-const RELOADED: [&str; 9] =
-    ["dataset", "int96-unit", "dataset-schema", "view", "udf", "principals", "tls-cert", "tls-key", "tls-client-ca"];
+const RELOADED: [&str; 10] = [
+    "dataset",
+    "int96-unit",
+    "dataset-schema",
+    "view",
+    "udf",
+    "tokenizer",
+    "principals",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+];
 
 /// Settings of those whose presence must not change: listeners have TLS or not, and calls need credentials or not.
 const FIXED_PRESENCE: [&str; 3] = ["principals", "tls-cert", "tls-client-ca"];
@@ -84,6 +94,7 @@ impl Reloader {
             self.auth.replace_principals(principals);
         }
         self.streams.udfs().replace(config.udfs);
+        self.streams.tokenizers().replace(config.tokenizers);
         let changes = self.streams.catalog().replace(&catalog);
         // Left out, where there is none.
         let names = |names: &[String]| (!names.is_empty()).then(|| names.join(", "));

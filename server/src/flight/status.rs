@@ -16,6 +16,7 @@ use crate::{
     plan::PlanError,
     scan::ScanError,
     stream::StreamError,
+    tokenizers::TokensError,
     udf::UdfError,
     view::ViewError,
 };
@@ -144,6 +145,7 @@ fn code(reason: Reason) -> Code {
         | Reason::StoreRefused
         | Reason::ViewFailed
         | Reason::UdfFailed
+        | Reason::TokenizerChanged
         | Reason::IncompatibleVersion => Code::FailedPrecondition,
         Reason::SnapshotChanged => Code::Aborted,
         Reason::CorruptData => Code::DataLoss,
@@ -234,6 +236,7 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Udf { source, .. } => udf_reason(source),
+        StreamError::Tokens { source, .. } => tokens_reason(source),
         StreamError::Shared(error) => reason(error),
         StreamError::Source { source, .. } => reason(source),
         StreamError::SourceNotFitted { .. } => Reason::NotFitted,
@@ -270,6 +273,15 @@ fn udf_reason(error: &UdfError) -> Reason {
         UdfError::TooLarge { .. } => Reason::Limit,
         UdfError::Memory { source, .. } => memory_reason(source),
         UdfError::Cpu(cpu) => cpu_reason(cpu),
+    }
+}
+
+fn tokens_reason(error: &TokensError) -> Reason {
+    match error {
+        TokensError::Changed { .. } => Reason::TokenizerChanged,
+        TokensError::Text { .. } => Reason::InvalidValue,
+        TokensError::Memory { source, .. } => memory_reason(source),
+        TokensError::Cpu(cpu) => cpu_reason(cpu),
     }
 }
 

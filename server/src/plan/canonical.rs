@@ -77,6 +77,9 @@ fn chains_of(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
 /// Returns the op with its defaults, and with decimals in their canonical spelling. Invalid decimals are kept for the
 /// error that names them.
 fn canonical_op(mut op: v1::Op) -> v1::Op {
+    if let Some(OpMessage::Tokenize(message)) = &mut op.op {
+        message.add_special_tokens.get_or_insert(true);
+    }
     if let Some(OpMessage::TargetMean(message)) = &mut op.op {
         message.smoothing.get_or_insert(SMOOTHING);
         message.folds.get_or_insert(FOLDS);

@@ -7,13 +7,13 @@ use forebay_kernels::{CompileError, Op};
 use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
 
 use super::{
+    chain_start::{chain_start, skip_op},
     encodings,
     error::PlanError,
     lookup::Tables,
     ops::{kernel_op, named_op},
     parameters::has_boundaries,
     path::chain_path,
-    udf::{chain_start, skip_op},
 };
 
 /// Limit of the quantiles of a bucketize.

@@ -4,6 +4,7 @@
 //! the meaning of each op; this module defines what a fit must learn, and `engine` computes it.
 
 mod canonical;
+mod chain_start;
 mod default_dtype;
 mod encodings;
 mod error;
@@ -22,6 +23,7 @@ mod sample;
 mod source;
 mod table_rows;
 mod take;
+mod tokenize;
 mod udf;
 mod warnings;
 
@@ -41,6 +43,7 @@ pub use sample::Sample;
 pub use source::Source;
 pub use table_rows::{TableRows, indices};
 pub use take::{Take, TakeBy};
+pub use tokenize::{TokenizeCall, pin_tokenizers, tokenize_calls};
 pub use udf::{UdfCall, pin_udfs, udf_calls};
 pub use warnings::warnings;
 

@@ -48,6 +48,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
         OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
         OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
+        OpMessage::AttentionMask(message) => Op::AttentionMask { n: message.n },
         OpMessage::Bytes(message) => Op::Bytes { n: message.n },
         OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
@@ -61,6 +62,10 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             let values = message.values.as_ref().ok_or_else(|| unlearned("target_mean"))?;
             let values = vocab_values(values, path, number)?;
             encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
+        }
+        OpMessage::Tokenize(_) => {
+            let reason = "must be the first op of its part, or the second after fill_null with a text";
+            return Err(PlanError::field(format!("{path}.ops[{number}].tokenize"), reason));
         }
         OpMessage::Udf(_) => {
             let reason = "must be the first op of its part";
@@ -95,8 +100,9 @@ fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanE
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: expected one of abs, box_cox, bucketize, bytes, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
-             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, udf, vocab";
+            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, \
+             tokenize, udf, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)
     })
 }

@@ -8,6 +8,7 @@ use forebay_proto::v1;
 
 use super::{
     OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID,
+    chain_start::{chain_start, renumbered},
     default_dtype::dtype_of,
     encodings::chain_schema,
     error::PlanError,
@@ -16,7 +17,6 @@ use super::{
     ops::kernel_op,
     pack::check_pack,
     path::chain_path,
-    udf::{chain_start, renumbered},
 };
 use crate::error::near_names;
 

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use forebay_kernels::CompileError;
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
 use super::{error::PlanError, path::chain_path};
@@ -29,6 +28,11 @@ impl UdfCall {
     /// The name of the column of its result, such as `words(text)`.
     pub fn column(&self) -> String {
         format!("{}({})", self.name, self.arguments.join(", "))
+    }
+
+    /// The call that the chain of a canonical part begins with.
+    pub(super) fn starting(part: &v1::Part) -> Option<Self> {
+        udf_of(part).map(|message| Self::of(message, part))
     }
 
     fn of(message: &v1::Udf, part: &v1::Part) -> Self {
@@ -64,32 +68,6 @@ pub fn pin_udfs<'a>(plan: &mut v1::Plan, digest_of: impl Fn(&str) -> Option<&'a 
         {
             digest.clone_into(&mut message.digest);
         }
-    }
-}
-
-/// The column that the chain of a canonical part reads in a program, and the number of its first op there.
-pub(super) fn chain_start(part: &v1::Part, column: &str) -> (String, usize) {
-    match udf_of(part) {
-        Some(message) => (UdfCall::of(message, part).column(), 1),
-        None => (column.to_owned(), 0),
-    }
-}
-
-/// Numbers the op of an error of a program as in the plan.
-pub(super) fn renumbered(mut error: CompileError, plan: &v1::Plan) -> CompileError {
-    if let CompileError::Chain { output, chain, error: inner } = &mut error
-        && let Some(part) = plan.outputs.get(*output).and_then(|output| output.parts.get(*chain))
-        && udf_of(part).is_some()
-    {
-        skip_op(inner);
-    }
-    error
-}
-
-/// Numbers the op of an error of a chain that begins after the op `udf`.
-pub(super) fn skip_op(error: &mut CompileError) {
-    if let CompileError::Op { number, .. } = error {
-        *number += 1;
     }
 }
 

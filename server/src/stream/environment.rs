@@ -3,7 +3,7 @@
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
     budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
-    state::State, udf::Udfs,
+    state::State, tokenizers::Tokenizers, udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -23,4 +23,6 @@ pub(super) struct Environment {
     pub sharing: Sharing,
     /// Python functions.
     pub udfs: Udfs,
+    /// Tokenizers of the operator.
+    pub tokenizers: Tokenizers,
 }

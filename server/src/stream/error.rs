@@ -6,7 +6,7 @@ use forebay_proto::v1;
 
 use crate::{
     budget::BudgetError, catalog::CatalogError, cpu_pool::CpuError, engine::EngineError, expr::ExprError,
-    plan::PlanError, scan::ScanError, state::StateError, udf::UdfError,
+    plan::PlanError, scan::ScanError, state::StateError, tokenizers::TokensError, udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.
@@ -143,6 +143,14 @@ pub enum StreamError {
         place: String,
         /// The error.
         source: UdfError,
+    },
+    /// A text of the data has no tokens, or the tokenizer is another one.
+    #[error("{place}: {source}")]
+    Tokens {
+        /// The op, or the rows.
+        place: String,
+        /// The error.
+        source: TokensError,
     },
     /// A computation that several requests share failed.
     #[error(transparent)]

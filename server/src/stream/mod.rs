@@ -60,6 +60,7 @@ use crate::{
     plan::{Limits, Request},
     scan::Sharing,
     state::State,
+    tokenizers::Tokenizers,
     udf::Udfs,
 };
 use describe::Descriptions;
@@ -102,16 +103,30 @@ pub struct StreamParts {
     pub device: Device,
     /// Python functions.
     pub udfs: Udfs,
+    /// Tokenizers of the operator.
+    pub tokenizers: Tokenizers,
 }
 
 impl Streams {
     /// Streams over these parts of the server.
     pub fn new(parts: StreamParts) -> Self {
-        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs } = parts;
+        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
         let plans = PlanStore::new(state.clone());
         let sharing = Sharing::default();
-        let environment =
-            Arc::new(Environment { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs });
+        let environment = Arc::new(Environment {
+            catalog,
+            engine,
+            cpu,
+            budget,
+            state,
+            plans,
+            limits,
+            device,
+            cache,
+            sharing,
+            udfs,
+            tokenizers,
+        });
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),
@@ -125,6 +140,11 @@ impl Streams {
     /// The datasets.
     pub fn catalog(&self) -> &Catalog {
         &self.environment.catalog
+    }
+
+    /// The tokenizers of the operator.
+    pub fn tokenizers(&self) -> &Tokenizers {
+        &self.environment.tokenizers
     }
 
     /// The Python functions.

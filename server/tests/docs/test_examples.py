@@ -54,12 +54,13 @@ EXECUTED = {
     "secure-torch",
     "udf-functions",
     "udf-plan",
+    "text-plan",
 }
 
 
 def test_every_example_is_executed() -> None:
     # Others execute the secured ones (test_security_settings.py), plain and torch (test_readmes.py), and those of
-    # functions (test_udf_examples.py).
+    # functions (test_udf_examples.py) and text (server/tests/text/test_book.py).
     assert set(examples()) == EXECUTED | FRAMEWORKS
 
 

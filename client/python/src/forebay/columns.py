@@ -36,6 +36,7 @@ from .op import (
 )
 from .selectors import Selector
 from .terminal_text import NAMES_SHOWN, elided
+from .text_ops import TRUNCATIONS, Truncate, name_or_json
 
 # The server's limits: columns produced from one column, elements of an n-gram, and folds of a target mean.
 PAD_MAX = 65_536
@@ -353,6 +354,41 @@ class Columns:
         names = tuple(column_name("udf: a column's name", name) for name in columns)
         return self._then(_ops.Udf(column_name("udf: function", function), names))
 
+    def tokenize(
+        self,
+        tokenizer: object,
+        *,
+        max_length: int | None = None,
+        truncation: Truncate = "right",
+        add_special_tokens: bool = True,
+    ) -> Columns:
+        """Convert text to the list of its tokens, as ``Tokenizer.encode(text).ids`` of the package tokenizers does.
+
+        `tokenizer` is a name that the operator of the server has given (``--tokenizer``), the path or the content of a
+        ``tokenizer.json``, or a tokenizer of the packages tokenizers and transformers. With `max_length`, longer texts
+        lose their last tokens, with ``truncation="left"`` their first ones; with ``"error"`` the stream fails. It must
+        be the first op, or follow ``fill_null(text="…")``.
+        """
+        is_filled = len(self.ops) == 1 and isinstance(self.ops[0], _ops.FillNull) and self.ops[0].text is not None
+        if self.ops and not is_filled:
+            last = self.ops[-1].name
+            raise ValueError(
+                f"tokenize must be the first op, or follow fill_null(text=…): it reads text, not the result of {last}"
+            )
+        if truncation not in TRUNCATIONS:
+            raise ValueError(f"tokenize: truncation must be one of {', '.join(TRUNCATIONS)}, not {truncation!r}")
+        if max_length is None and truncation != "right":
+            raise ValueError(
+                "tokenize: truncation applies to texts of more than max_length tokens: pass max_length too"
+            )
+        name, json = name_or_json(tokenizer)
+        most = 0 if max_length is None else whole_number("tokenize: max_length", max_length, least=1, most=UINT32_MAX)
+        return self._then(_ops.Tokenize(name, json, "", most, truncation.upper(), add_special_tokens))
+
+    def attention_mask(self, n: int) -> Columns:
+        """Convert a list to `n` columns: 1 for each of its first `n` elements, then 0, next to `pad` with the same n."""
+        return self._then(_ops.AttentionMask(whole_number("attention_mask: n", n, least=1, most=PAD_MAX)))
+
     def one_hot(self, size: int | None = None) -> Columns:
         """Convert index i to columns with a 1 in column i: `size` columns, or one per index of the previous op."""
         return self._then(_ops.OneHot(self._size("one_hot", size)))
@@ -363,8 +399,8 @@ class Columns:
 
     def as_stored(self) -> Columns:
         """Pass one column through unchanged, of any type, including nulls."""
-        if len(self.names) != 1 or any(not isinstance(op, _ops.Udf) for op in self.ops):
-            raise ValueError("as_stored requires a single column and no op other than udf")
+        if len(self.names) != 1 or any(not isinstance(op, (_ops.Udf, _ops.Tokenize)) for op in self.ops):
+            raise ValueError("as_stored requires a single column and no op other than udf or tokenize")
         return Columns(self.names, self.ops, stored=True)
 
     def to_dict(self) -> Json:

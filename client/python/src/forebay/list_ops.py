@@ -45,6 +45,19 @@ class Pad(Op):
 
 
 @dataclass(frozen=True)
+class AttentionMask(Op):
+    """A list becomes n columns: 1 for each of its elements, then 0."""
+
+    name: ClassVar[str] = "attention_mask"
+    indexes: ClassVar[bool] = True
+    n: int = 0
+
+    def to_dict(self) -> Json:
+        """Return the field."""
+        return {"n": self.n}
+
+
+@dataclass(frozen=True)
 class Ngram(Op):
     """A list becomes the list of its n-grams, each hashed into buckets."""
 

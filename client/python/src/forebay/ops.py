@@ -19,7 +19,7 @@ from .index_ops import (
     Values,
     Vocab,
 )
-from .list_ops import Bytes, FirstN, Lookup, Ngram, Pad
+from .list_ops import AttentionMask, Bytes, FirstN, Lookup, Ngram, Pad
 from .number_ops import (
     STATS,
     Abs,
@@ -35,11 +35,13 @@ from .number_ops import (
     Standardize,
 )
 from .op import Json, Op
+from .text_ops import Tokenize
 from .udf_op import Udf
 
 __all__ = [
     "STATS",
     "Abs",
+    "AttentionMask",
     "BoxCox",
     "Bucketize",
     "Bytes",
@@ -67,6 +69,7 @@ __all__ = [
     "Sqrt",
     "Standardize",
     "TargetMean",
+    "Tokenize",
     "Udf",
     "Values",
     "Vocab",

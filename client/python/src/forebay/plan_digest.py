@@ -16,6 +16,7 @@ Fields = Mapping[str, object]
 FORM = b"forebay plan 1\n"
 DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED", "FLOAT64")
 STATS = ("MEAN", "MEDIAN", "MODE")
+TRUNCATIONS = ("RIGHT", "LEFT", "ERROR")
 
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
 # Kinds include the names of messages.
@@ -69,6 +70,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "target_mean": (26, "?TargetMean"),
         "bytes": (27, "?Bytes"),
         "udf": (28, "?Udf"),
+        "tokenize": (29, "?Tokenize"),
+        "attention_mask": (31, "?AttentionMask"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -137,6 +140,15 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "PositiveMod": {"modulus": (1, "int64")},
     "Bytes": {"n": (1, "uint32")},
     "Udf": {"name": (1, "string"), "columns": (2, "*string"), "digest": (3, "string")},
+    "Tokenize": {
+        "tokenizer": (1, "string"),
+        "json": (2, "string"),
+        "digest": (3, "string"),
+        "max_length": (4, "uint32"),
+        "truncation": (5, "Truncation"),
+        "add_special_tokens": (6, "?bool"),
+    },
+    "AttentionMask": {"n": (1, "uint32")},
     "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
     "TargetMean": {
         "label": (1, "string"),
@@ -147,7 +159,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "means": (6, "*double"),
     },
 }
-ENUMS = {"DType": DTYPES, "Stat": STATS}
+ENUMS = {"DType": DTYPES, "Stat": STATS, "Truncation": TRUNCATIONS}
 
 VARINT, FIXED64, LENGTH = 0, 1, 2
 

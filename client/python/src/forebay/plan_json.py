@@ -18,6 +18,7 @@ from .joins import Join
 from .op import Op
 from .outputs import Output, output
 from .pack import Pack
+from .text_ops import TRUNCATIONS
 
 Fields = Mapping[str, object]
 
@@ -252,6 +253,24 @@ def _udf(where: str, body: object) -> Op:
     return ops.Udf(function, _texts(f"{where}.columns", fields.get("columns")), digest)
 
 
+def _tokenize(where: str, body: object) -> Op:
+    names = ("tokenizer", "json", "digest", "max_length", "truncation", "add_special_tokens")
+    fields = _set(where, body, *names)
+    tokenizer, json, digest = (_text(f"{where}.{name}", fields.get(name, "")) for name in names[:3])
+    truncation = _text(f"{where}.truncation", fields.get("truncation", "RIGHT"))
+    if truncation.lower() not in TRUNCATIONS:
+        raise ValueError(f"{where}.truncation is {truncation!r}; it is one of RIGHT, LEFT, ERROR")
+    special = fields.get("add_special_tokens")
+    if special is not None and not isinstance(special, bool):
+        raise TypeError(f"{where}.add_special_tokens must be true or false, not {special!r}")
+    most = _whole(f"{where}.max_length", fields.get("max_length", 0))
+    return ops.Tokenize(tokenizer, json, digest, most, truncation, special)
+
+
+def _attention_mask(where: str, body: object) -> Op:
+    return ops.AttentionMask(_wholes(where, _set(where, body, "n"), "n")[0])
+
+
 def _positive_mod(where: str, body: object) -> Op:
     return ops.PositiveMod(_wholes(where, _set(where, body, "modulus"), "modulus")[0])
 
@@ -308,6 +327,8 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "map_id": _map_id,
     "positive_mod": _positive_mod,
     "udf": _udf,
+    "tokenize": _tokenize,
+    "attention_mask": _attention_mask,
     "count_encode": _count_encode,
     "target_mean": _target_mean,
 }

@@ -39,6 +39,13 @@ const NUMBERS: [f64; 16] = [
 
 const INTEGERS: [i64; 12] = [1, 2, 3, 0, -1, 10, 255, 65_536, i32::MAX as i64, u32::MAX as i64 + 1, i64::MAX, i64::MIN];
 
+/// A tokenizer that knows two words and adds a token before each text.
+const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+  "pre_tokenizer": {"type": "Whitespace"}, "post_processor": {"type": "TemplateProcessing",
+  "single": [{"SpecialToken": {"id": "s", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+  "special_tokens": {"s": {"id": "s", "ids": [3], "tokens": ["s"]}}}, "decoder": null,
+  "model": {"type": "WordLevel", "vocab": {"a": 1, "b": 2, "?": 0}, "unk_token": "?"}}"#;
+
 const SIZES: [u32; 10] = [1, 2, 4, 0, 7, 64, 256, 65_536, 65_537, u32::MAX];
 
 /// A request over the table `t`.
@@ -87,7 +94,7 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 }
 
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
-    Ok(match bytes.int_in_range(0..=26)? {
+    Ok(match bytes.int_in_range(0..=28)? {
         0 => Op::FillNull(fill_null(bytes)?),
         1 => Op::Clip(v1::Clip {
             min: maybe(bytes, number)?,
@@ -133,6 +140,14 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             Op::CountEncode(v1::CountEncode { values: vocab(bytes)?.values, counts })
         }
         25 => Op::Bytes(v1::Bytes { n: size(bytes)? }),
+        26 => Op::AttentionMask(v1::AttentionMask { n: size(bytes)? }),
+        27 => Op::Tokenize(v1::Tokenize {
+            json: TOKENIZER.to_owned(),
+            max_length: *bytes.choose(&[0, 1, 2, 3, u32::MAX])?,
+            truncation: bytes.int_in_range(0..=3)?,
+            add_special_tokens: maybe(bytes, |bytes| bytes.arbitrary())?,
+            ..v1::Tokenize::default()
+        }),
         _ => Op::TargetMean(target_mean(bytes)?),
     })
 }

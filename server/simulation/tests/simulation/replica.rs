@@ -25,6 +25,7 @@ use forebay_server::{
     shutdown::Shutdown,
     state::State,
     stream::{Device, StreamParts, Streams},
+    tokenizers::Tokenizers,
     udf::Udfs,
 };
 use futures::FutureExt;
@@ -188,7 +189,8 @@ impl Replica {
         let engine = Engine::new(MEMORY_BYTES as usize, &budget, &state)?;
         let (cpu, cache) = (cpu.clone(), RowCache::new(CACHE_BYTES));
         let (device, udfs) = (Device::Cpu, Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()));
-        let parts = StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs };
+        let tokenizers = Tokenizers::new(Vec::new());
+        let parts = StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers };
         Ok(Arc::new(Streams::new(parts)))
     }
 

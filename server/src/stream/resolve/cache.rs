@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use forebay_proto::v1;
@@ -28,6 +31,8 @@ const COMPILED_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct PlanCache<K, T> {
     entries: Mutex<VecDeque<(K, Arc<T>)>>,
+    /// The generation of the tokenizers that they were compiled with.
+    tokenizers: AtomicU64,
     /// The metric that counts hits and misses, if any.
     metric: Option<Cache>,
 }
@@ -81,7 +86,7 @@ where
     T: Send + Sync + 'static,
 {
     pub(crate) fn new(metric: Option<Cache>) -> Self {
-        Self { entries: Mutex::default(), metric }
+        Self { entries: Mutex::default(), tokenizers: AtomicU64::new(0), metric }
     }
 
     /// Returns the plan of a request from the cache, or compiles it. A cached plan that was removed under its id is
@@ -92,6 +97,7 @@ where
         source: &Source,
         compiler: C,
     ) -> Result<Arc<T>, StreamError> {
+        self.forget_outdated(environment);
         if let Source::Id(id) = source {
             environment.plans.mark_used(id).await;
             if let Some(known) = self.find(&compiler.key(id))
@@ -142,6 +148,14 @@ where
                 self.insert(key, &compiled);
                 Ok(compiled)
             }
+        }
+    }
+
+    /// Forgets all plans once the operator's tokenizers change: those of the earlier ones are refused from then on.
+    fn forget_outdated(&self, environment: &Environment) {
+        let current = environment.tokenizers.generation();
+        if self.tokenizers.swap(current, Ordering::AcqRel) != current {
+            self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
         resolve::{
             cache::{Compiler, PinnedPlan},
             expressions::{Expressions, RowSource},
+            functions::FunctionColumn,
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
             units,
@@ -130,7 +131,7 @@ impl Compiled {
             plan_id,
             filter: plan.filter.clone(),
             rows,
-            stored_row_bytes: stored_row_bytes(snapshot, &program, &expressions.chain_schema),
+            stored_row_bytes: stored_row_bytes(snapshot, &program, &expressions),
             expressions,
             program,
             packed,
@@ -210,10 +211,11 @@ fn group_column(
     Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
 }
 
-/// Uncompressed bytes of the AS_STORED columns in a row of the files; other columns are estimated by their type.
-fn stored_row_bytes(snapshot: &Snapshot, program: &Program, schema: &Schema) -> u64 {
+/// Uncompressed bytes of the AS_STORED columns in a row of the files; other columns are estimated by their type. Tokens
+/// take about as many bytes as their text: one token has about four letters.
+fn stored_row_bytes(snapshot: &Snapshot, program: &Program, expressions: &Expressions) -> u64 {
     const DERIVED_BYTES: u64 = 16;
-    let estimated = |column: &str| match schema.field_with_name(column).map(Field::data_type) {
+    let estimated = |column: &str| match expressions.chain_schema.field_with_name(column).map(Field::data_type) {
         Ok(DataType::FixedSizeList(item, width)) => {
             let item_bytes = item.data_type().primitive_width().map_or(DERIVED_BYTES, |width| width as u64);
             item_bytes.saturating_mul(u64::try_from(*width).unwrap_or(0))
@@ -222,6 +224,8 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program, schema: &Schema) -> 
     };
     let (mut indices, mut derived) = (Vec::new(), 0);
     for column in program.stored_columns() {
+        let tokenized = expressions.functions.iter().find(|function| function.field.name() == column);
+        let column = tokenized.and_then(FunctionColumn::text_column).unwrap_or(column);
         match snapshot.wide_schema().index_of(column) {
             Ok(index) => indices.push(index),
             Err(_) => derived += estimated(column),

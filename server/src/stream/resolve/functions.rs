@@ -1,14 +1,16 @@
-//! The Python functions of a plan: pinned to digests, which become part of the plan, and the columns that they compute.
+//! The Python functions and tokenizers of a plan: pinned to digests, which become part of the plan, and the columns that
+//! they compute.
 //!
-//! A function's column is added to the passing rows of a chunk after the derived ones. Unlike them it is awaited, since
-//! other processes compute it, and holds no thread of the CPU pool meanwhile.
+//! Such a column is added to the passing rows of a chunk after the derived ones. Unlike them it is awaited: other processes
+//! compute the column of a function, and several threads of the CPU pool that of a tokenizer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use arrow::{
     array::RecordBatch,
-    datatypes::{Field, FieldRef, Schema},
+    datatypes::{DataType, Field, FieldRef, Schema},
 };
+use forebay_kernels::{TextEncoder, Tokenizer, TokenizerError, is_text};
 use forebay_proto::v1;
 
 use super::passing::Passing;
@@ -17,22 +19,33 @@ use crate::{
     catalog::{RowGroup, Snapshot},
     error::near_names,
     metrics::{Stage, StageTimes},
-    plan::{self, PlanError, UdfCall},
+    plan::{self, PlanError, TokenizeCall, UdfCall},
     stream::{environment::Environment, error::StreamError},
+    tokenizers::{NamedTokenizer, TokenColumn, TokensError},
     udf::{Function, UdfError},
 };
 
-/// The functions of a plan, by name.
+/// The functions of a plan by name, and the columns of its tokenizers by the name of the column.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PlanFunctions(BTreeMap<String, Arc<Function>>);
+pub(crate) struct PlanFunctions {
+    functions: BTreeMap<String, Arc<Function>>,
+    tokens: BTreeMap<String, TokenColumn>,
+}
 
-/// A column that a function computes. Cheap to clone.
+/// A column that a function or a tokenizer computes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionColumn {
     pub field: FieldRef,
-    /// The columns that are its arguments.
+    /// The columns that it is computed from.
     pub arguments: Vec<String>,
-    function: Arc<Function>,
+    computation: Computation,
+}
+
+/// What computes a column.
+#[derive(Clone, Debug)]
+enum Computation {
+    Function(Arc<Function>),
+    Tokens(TokenColumn),
 }
 
 /// Pins the functions of a plan to their digests, and returns them.
@@ -51,7 +64,7 @@ pub(crate) async fn pin_functions(
 ) -> Result<PlanFunctions, StreamError> {
     let mut functions = PlanFunctions::default();
     for (call, path) in plan::udf_calls(plan)? {
-        let function = if let Some(known) = functions.0.get(&call.name) {
+        let function = if let Some(known) = functions.functions.get(&call.name) {
             Arc::clone(known)
         } else {
             let described = environment.udfs.describe(&call.name).await;
@@ -62,12 +75,60 @@ pub(crate) async fn pin_functions(
             let source = UdfError::Changed { name: call.name, expected: call.digest, found };
             return Err(StreamError::Udf { place: path, source });
         }
-        functions.0.insert(call.name, function);
+        functions.functions.insert(call.name, function);
     }
     if !functions.is_empty() {
-        plan::pin_udfs(plan, |name| functions.0.get(name).map(|function| function.digest()));
+        plan::pin_udfs(plan, |name| functions.functions.get(name).map(|function| function.digest()));
     }
+    functions.tokens = pin_tokenizers(environment, plan).await?;
     Ok(functions)
+}
+
+/// Pins every named tokenizer that the plan leaves open to its current digest.
+async fn pin_tokenizers(
+    environment: &Environment,
+    plan: &mut v1::Plan,
+) -> Result<BTreeMap<String, TokenColumn>, StreamError> {
+    let (mut columns, mut digests) = (BTreeMap::new(), BTreeMap::new());
+    for (call, path) in plan::tokenize_calls(plan)? {
+        if !Tokenizer::IS_BUILT {
+            return Err(PlanError::field(path, TokenizerError::NotBuilt.to_string()).into());
+        }
+        let named = if call.op.json.is_empty() { Some(named_tokenizer(environment, &call, &path)?) } else { None };
+        if let Some(named) = &named {
+            digests.insert(call.op.tokenizer.clone(), named.digest().to_owned());
+        }
+        let (name, column, fill) = (call.column(), call.column.clone(), call.fill.as_deref().map(Arc::from));
+        // Parsing a vocabulary, and copying it for another length, is work.
+        let encoder = environment.cpu.run(move || {
+            let encoder = |tokenizer: &Tokenizer| tokenizer.encoder(call.tokenization());
+            match named {
+                Some(named) => encoder(named.tokenizer()).map_err(|error| (".max_length", error)),
+                None => Tokenizer::parse(call.op.json.as_bytes())
+                    .map_err(|error| (".json", error))
+                    .and_then(|tokenizer| encoder(&tokenizer).map_err(|error| (".max_length", error))),
+            }
+        });
+        let encoder =
+            encoder.await?.map_err(|(field, error)| PlanError::field(format!("{path}{field}"), error.to_string()))?;
+        let cpu = environment.cpu.clone();
+        columns.insert(name, TokenColumn { column, encoder: Arc::new(encoder), fill, cpu });
+    }
+    plan::pin_tokenizers(plan, |name| digests.get(name).map(String::as_str));
+    Ok(columns)
+}
+
+/// The tokenizer that a call names, if it is the one that the plan was made with.
+fn named_tokenizer(environment: &Environment, call: &TokenizeCall, path: &str) -> Result<NamedTokenizer, StreamError> {
+    let (name, expected) = (&call.op.tokenizer, &call.op.digest);
+    let named = environment.tokenizers.get(name);
+    let named = named.map_err(|error| PlanError::field(format!("{path}.tokenizer"), error.to_string()))?;
+    if !expected.is_empty() && expected != named.digest() {
+        let (name, expected, found) = (name.clone(), expected.clone(), named.digest().to_owned());
+        let source = TokensError::Changed { name, expected, found };
+        return Err(StreamError::Tokens { place: path.to_owned(), source });
+    }
+    Ok(named)
 }
 
 /// The error of a function that cannot be described. A client may correct its name.
@@ -88,7 +149,7 @@ pub(crate) fn place_of(snapshot: &Snapshot, row_group: &RowGroup) -> String {
 impl PlanFunctions {
     /// Returns whether the plan has no functions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.functions.is_empty() && self.tokens.is_empty()
     }
 
     /// Checks the calls of a plan against the columns that they may read.
@@ -100,19 +161,63 @@ impl PlanFunctions {
             if columns.iter().any(|known| *known.field.name() == name) {
                 continue;
             }
-            if schema.index_of(&name).is_ok() {
-                let reason =
-                    format!("its result is named \"{name}\", as a column of the dataset is: rename the column");
-                return Err(PlanError::field(path, reason).into());
-            }
-            let function =
-                self.0.get(&call.name).ok_or_else(|| PlanError::field(&path, "the function was not described"))?;
+            check_name(&name, schema, &path)?;
+            let function = self
+                .functions
+                .get(&call.name)
+                .ok_or_else(|| PlanError::field(&path, "the function was not described"))?;
             check_arguments(function, &call, schema, &path)?;
             let field = Arc::new(Field::new(name, function.data_type().clone(), true));
-            columns.push(FunctionColumn { field, arguments: call.arguments, function: Arc::clone(function) });
+            let computation = Computation::Function(Arc::clone(function));
+            columns.push(FunctionColumn { field, arguments: call.arguments, computation });
+        }
+        for (call, path) in plan::tokenize_calls(plan)? {
+            let name = call.column();
+            if columns.iter().any(|known| *known.field.name() == name) {
+                continue;
+            }
+            check_name(&name, schema, &path)?;
+            let tokens = self.tokens.get(&name).ok_or_else(|| PlanError::field(&path, "the tokenizer was not read"))?;
+            check_text(&call.column, schema, &path)?;
+            let field = Arc::new(Field::new(name, TextEncoder::data_type(), true));
+            let computation = Computation::Tokens(tokens.clone());
+            columns.push(FunctionColumn { field, arguments: vec![call.column], computation });
         }
         Ok(columns)
     }
+}
+
+/// Rejects a result with the name of a column of the dataset.
+fn check_name(name: &str, schema: &Schema, path: &str) -> Result<(), PlanError> {
+    if schema.index_of(name).is_ok() {
+        let reason = format!("its result is named \"{name}\", as a column of the dataset is: rename the column");
+        return Err(PlanError::field(path, reason));
+    }
+    Ok(())
+}
+
+/// The field of a column that a call reads.
+fn argument_field<'a>(column: &str, schema: &'a Schema, path: &str) -> Result<&'a Field, PlanError> {
+    schema.field_with_name(column).map_err(|_| {
+        let near = near_names(column, schema.fields().iter().map(|field| field.name().as_str()));
+        PlanError::UnknownColumn { path: path.to_owned(), column: column.to_owned(), near }
+    })
+}
+
+/// Rejects a column that is not text.
+fn check_text(column: &str, schema: &Schema, path: &str) -> Result<(), PlanError> {
+    let data_type = argument_field(column, schema, path)?.data_type();
+    if is_text(data_type) {
+        return Ok(());
+    }
+    let advice = match data_type {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "bytes are not text until they are decoded: derive a column with arrow_cast(column, 'Utf8'), which rejects bytes \
+             that are not UTF-8"
+        }
+        _ => "derive a column of text from it, such as CAST(column AS VARCHAR)",
+    };
+    Err(PlanError::field(path, format!("a tokenizer reads text, and column \"{column}\" is {data_type}: {advice}")))
 }
 
 fn check_arguments(function: &Function, call: &UdfCall, schema: &Schema, path: &str) -> Result<(), PlanError> {
@@ -130,10 +235,7 @@ fn check_arguments(function: &Function, call: &UdfCall, schema: &Schema, path: &
         return Err(PlanError::field(format!("{path}.columns"), reason));
     }
     for (column, argument) in call.arguments.iter().zip(declared) {
-        let Ok(field) = schema.field_with_name(column) else {
-            let near = near_names(column, schema.fields().iter().map(|field| field.name().as_str()));
-            return Err(PlanError::UnknownColumn { path: path.to_owned(), column: column.clone(), near });
-        };
+        let field = argument_field(column, schema, path)?;
         if !Function::accepts(field.data_type(), argument.data_type()) {
             let reason = format!(
                 "argument \"{}\" of function \"{}\" is {}, and column \"{column}\" is {}: derive a column with CAST, or \
@@ -152,6 +254,19 @@ fn check_arguments(function: &Function, call: &UdfCall, schema: &Schema, path: &
 // === impl FunctionColumn ===
 
 impl FunctionColumn {
+    /// Whether a Python function computes it.
+    pub(super) fn is_python(&self) -> bool {
+        matches!(self.computation, Computation::Function(_))
+    }
+
+    /// The column whose texts it tokenizes.
+    pub(super) fn text_column(&self) -> Option<&str> {
+        match &self.computation {
+            Computation::Function(_) => None,
+            Computation::Tokens(column) => Some(&column.column),
+        }
+    }
+
     /// Adds the columns of functions to passing rows, whose place is for errors.
     pub(crate) async fn add_all(
         columns: &[Self],
@@ -160,19 +275,32 @@ impl FunctionColumn {
         times: &mut StageTimes,
         place: &str,
     ) -> Result<Passing, StreamError> {
-        let start = Instant::now();
         for column in columns {
+            let start = Instant::now();
             let named = column.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned());
             // The derivation reads every argument.
             let Some(arguments) = named.collect::<Option<Vec<_>>>() else { continue };
-            let values = column.function.values(arguments, budget).await;
-            let values = values.map_err(|source| StreamError::Udf { place: place.to_owned(), source })?;
+            let (array, held, stage) = match &column.computation {
+                Computation::Function(function) => {
+                    let values = function.values(arguments, budget).await;
+                    let values = values.map_err(|source| StreamError::Udf { place: place.to_owned(), source })?;
+                    (values.array, values.held, Stage::Udf)
+                }
+                Computation::Tokens(column) => {
+                    let Some(texts) = arguments.first() else { continue };
+                    let tokens = column.of(texts, budget).await.map_err(|error| {
+                        let source = error.map_row(|row| passing.stored_row(row));
+                        StreamError::Tokens { place: place.to_owned(), source }
+                    })?;
+                    (tokens.array, tokens.held, Stage::Transform)
+                }
+            };
             let (mut fields, mut arrays) = (passing.rows.schema().fields().to_vec(), passing.rows.columns().to_vec());
             fields.push(Arc::clone(&column.field));
-            arrays.push(values.array);
-            passing = passing.with_rows(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?, values.held);
+            arrays.push(array);
+            passing = passing.with_rows(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?, held);
+            times.add_since(stage, start);
         }
-        times.add_since(Stage::Udf, start);
         Ok(passing)
     }
 }

@@ -84,8 +84,12 @@ impl Passing {
 
     /// The error of one of the rows, naming the stored row.
     pub(crate) fn locate(&self, error: KernelError) -> StreamError {
-        let stored = |row| usize::try_from(self.origin.stored_row(row)).unwrap_or(usize::MAX);
-        StreamError::Kernel(error.map_row(stored))
+        StreamError::Kernel(error.map_row(|row| self.stored_row(row)))
+    }
+
+    /// The stored row of one of the rows.
+    pub(super) fn stored_row(&self, row: usize) -> usize {
+        usize::try_from(self.origin.stored_row(row)).unwrap_or(usize::MAX)
     }
 }
 

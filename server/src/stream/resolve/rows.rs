@@ -116,9 +116,9 @@ impl Rows {
         FunctionColumn::add_all(&self.derivation.functions, passing, budget, times, place).await
     }
 
-    /// The names of the columns of functions, such as `words(text)`.
+    /// The names of the columns of Python functions, such as `words(text)`.
     pub(crate) fn function_names(&self) -> impl Iterator<Item = &str> {
-        self.derivation.functions.iter().map(|column| column.field.name().as_str())
+        self.derivation.functions.iter().filter(|column| column.is_python()).map(|column| column.field.name().as_str())
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.

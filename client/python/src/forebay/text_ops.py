@@ -1,0 +1,67 @@
+"""The op that turns text into tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, cast
+
+from .op import Json, Op
+
+Truncate = Literal["right", "left", "error"]
+TRUNCATIONS = ("right", "left", "error")
+
+
+@dataclass(frozen=True)
+class Tokenize(Op):
+    """The list of the tokens of a text, by a tokenizer of the server or by the content of a ``tokenizer.json``."""
+
+    name: ClassVar[str] = "tokenize"
+    indexes: ClassVar[bool] = True
+    tokenizer: str = ""
+    json: str = ""
+    digest: str = ""
+    max_length: int = 0
+    truncation: str = "RIGHT"
+    add_special_tokens: bool | None = None
+
+    def to_dict(self) -> Json:
+        """Return the fields that are set."""
+        fields: Json = {"json": self.json} if self.json else {"tokenizer": self.tokenizer}
+        if self.digest:
+            fields["digest"] = self.digest
+        if self.max_length:
+            fields["max_length"] = self.max_length
+        if self.truncation != "RIGHT":
+            fields["truncation"] = self.truncation
+        if self.add_special_tokens is not None:
+            fields["add_special_tokens"] = self.add_special_tokens
+        return fields
+
+
+def name_or_json(tokenizer: object) -> tuple[str, str]:
+    """Return the name of a tokenizer of the server, or the content of a ``tokenizer.json``; the other one is empty.
+
+    Text that begins with a brace is such a content, other text a name; a path is read here. Objects of the packages
+    tokenizers and transformers are written as JSON.
+    """
+    inner: object = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    write: object = getattr(inner, "to_str", None)
+    if callable(write):
+        return "", str(write())
+    if isinstance(tokenizer, Mapping):
+        raise TypeError("tokenize: pass the content of a tokenizer.json as text: json.dumps(tokenizer)")
+    if isinstance(tokenizer, os.PathLike):
+        path = Path(cast("os.PathLike[str]", tokenizer))
+        try:
+            return "", path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"tokenize: {path} is not a tokenizer.json: it is not UTF-8") from None
+    if not isinstance(tokenizer, str) or not tokenizer.strip():
+        raise TypeError(
+            "tokenize: pass the name of a tokenizer of the server, the path or the content of a tokenizer.json, or a "
+            f"tokenizer, not {tokenizer!r}"
+        )
+    return ("", tokenizer) if tokenizer.lstrip().startswith("{") else (tokenizer, "")
