@@ -386,7 +386,7 @@ class Columns:
         return self._then(_ops.Tokenize(name, json, "", most, truncation.upper(), add_special_tokens))
 
     def attention_mask(self, n: int) -> Columns:
-        """Convert a list to `n` columns: 1 for each of its first `n` elements, then 0, next to `pad` with the same n."""
+        """Convert a list to `n` columns: 1 for each of its first `n` elements, then 0, as for `pad`."""
         return self._then(_ops.AttentionMask(whole_number("attention_mask: n", n, least=1, most=PAD_MAX)))
 
     def one_hot(self, size: int | None = None) -> Columns:
