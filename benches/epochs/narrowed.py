@@ -25,6 +25,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
+from harness.benches.processes import process_cpu_seconds
+
 ROWS = 10
 WARM_CALLS = 10
 
@@ -76,8 +78,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_cpu_seconds(self.process.pid)
 
     def step(self, work: Callable[[], object]) -> dict[str, float]:
         """Run work and return its seconds and the requests and memory of the server."""

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.benches.processes import process_cpu_seconds
+
 START_SECONDS = 60.0
 SCRAPE_SECONDS = 5.0
 # Below the ephemeral ports, so that no client connection takes the port while its server is down.
 PORTS = range(20_000, 30_000)
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 KEPT_LINES_MAX = 20
 METRIC = re.compile(r"^forebay_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 GAUGES = ("streams_active", "exchanges_active", "fits_active", "connections_active", "memory_reserved_bytes")
@@ -180,11 +181,9 @@ class Replica:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process, or 0 if it has ended."""
     try:
-        # After the name, which ends with the last parenthesis, the third field follows; see proc(5).
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return process_cpu_seconds(pid)
     except OSError:
         return 0.0
-    return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
 
 
 _used: set[int] = set()

@@ -20,7 +20,6 @@ import importlib.util
 import json
 import os
 import random
-import resource
 import statistics
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from tokenizers import Tokenizer
 import forebay as fb
 from harness.benches import machine
 from harness.benches.bench_server import server_program
+from harness.benches.processes import cpu_seconds
 from harness.benches.reporting import say
 from harness.daemon import LOOPBACK, Daemon
 from harness.tokenizers import LINES, byte_level_bpe
@@ -187,14 +187,6 @@ def measure(measured: dict[str, Way], server: int, rounds: int) -> dict[str, Any
         speed = len(tokens) / wall
         say(f"{name:>18} {len(tokens):>12,} tokens {wall:>8.3f} s {cpu:>8.3f} CPU s {speed:>14,.0f} tokens/s")
     return found
-
-
-def cpu_seconds(server: int) -> float:
-    """Return the CPU seconds of this process, its ended children, and the server."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return sum(usage.ru_utime + usage.ru_stime for usage in own) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -29,10 +28,10 @@ import pyarrow.parquet as pq
 from harness.benches import machine
 from harness.benches.bench_server import Server, server_program
 from harness.benches.noise import Noise
+from harness.benches.processes import process_cpu_seconds
 from harness.benches.reporting import say
 
 GOAL = 2.0
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PYARROW_SERVER = Path(__file__).with_name("pyarrow_server.py")
 
 
@@ -51,8 +50,7 @@ class Prepared:
 
     def cpu_seconds(self) -> float:
         """Return CPU seconds used so far, user and system."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
+        return process_cpu_seconds(self._process.pid)
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any
 
 from harness.benches import machine
+from harness.benches.processes import process_cpu_seconds
 from harness.repository import ROOT
 
 HERE = Path(__file__).parent
 # The server's default: see SENDING_BYTES in server/src/stream/mod.rs.
 SENDING_BYTES = 4 << 20
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAIRS = (
     ("direct", "pyarrow"),
     ("unix", "pyarrow"),
@@ -71,8 +71,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return CPU seconds used so far, user and system."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[14 - 3]) + int(fields[15 - 3])) / TICKS_PER_SECOND
+        return process_cpu_seconds(self._process.pid)
 
 
 def measure(server: Server, kind: str, client: str, options: argparse.Namespace) -> dict[str, float]:

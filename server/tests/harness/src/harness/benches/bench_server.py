@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow.flight as fl
 
+from harness.benches.processes import stat_cpu_seconds
 from harness.repository import ROOT
 
 T = TypeVar("T")
@@ -31,7 +32,6 @@ STOP_SECONDS = 10.0
 OWN_CONNECTION: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1)]
 # Prefix of the names of the CPU pool's threads.
 POOL_THREAD = "cpu-"
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LISTENING = re.compile(r"listening on (grpc://\S+)")
 METRICS = re.compile(r"metrics on (http://\S+)")
 STAGE = re.compile(r'^forebay_stage_seconds_total\{stage="(\w+)"\} (\S+)$', re.MULTILINE)
@@ -99,7 +99,7 @@ class RunningServer:
 
     def cpu_seconds(self) -> float:
         """Return CPU seconds used so far, user and system, by all threads."""
-        return _cpu_seconds(self._proc("stat"))
+        return stat_cpu_seconds(self._proc("stat"))
 
     def peak_rss_bytes(self) -> int:
         """Return peak resident bytes since the start, or since the peak was reset."""
@@ -152,7 +152,7 @@ class Server(RunningServer):
         tasks = Path(f"/proc/{self._process.pid}/task")
         # Threads of the pool live as long as the server; others may end during this loop.
         pool = [task for task in tasks.iterdir() if _read_if_exists(task / "comm").startswith(POOL_THREAD)]
-        return sum(_cpu_seconds((task / "stat").read_text()) for task in pool)
+        return sum(stat_cpu_seconds((task / "stat").read_text()) for task in pool)
 
     @property
     def state(self) -> Path:
@@ -173,13 +173,6 @@ class Server(RunningServer):
             return {}
         with urllib.request.urlopen(self.metrics_url) as answer:
             return {stage: float(seconds) for stage, seconds in STAGE.findall(answer.read().decode())}
-
-
-def _cpu_seconds(stat: str) -> float:
-    # After the name, which ends with the last parenthesis, the third field follows; see proc(5).
-    fields = stat.rpartition(")")[2].split()
-    utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
-    return (utime + stime) / TICKS_PER_SECOND
 
 
 def _read_if_exists(path: Path) -> str:
