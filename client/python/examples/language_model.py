@@ -12,20 +12,18 @@ Requires forebay-server (see `forebay.local`), torch, and tokenizers.
 """
 
 import argparse
-import hashlib
-import json
-import multiprocessing
 import os
 import pydoc_data.topics
 import signal
-import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from resuming import Batch, Run, check, check_equal, in_process, train_steps
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import nn
 
@@ -36,38 +34,19 @@ TOKENS, LENGTH = 1024, 128
 WIDTH, HEADS, LAYERS = 48, 4, 2
 BATCH_ROWS = 16
 EPOCHS = 2
-CHECKPOINT_STEPS = 10
 DOCUMENT_LETTERS_MAX = 8_000
 FILES = 90
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run of training: where it reads, and the folder of its checkpoint and its records."""
+@dataclass(frozen=True, kw_only=True)
+class Job(Run):
+    """A run of training and where it reads."""
 
     url: str
     dataset: str
     plan: str
-    folder: Path
-    epochs: int = 1
     start: Path | None = None
     """The weights to fine-tune."""
-    killed_step: int | None = None
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state to resume from."""
-        return self.folder / "checkpoint.pt"
-
-    @property
-    def weights(self) -> Path:
-        """The final weights."""
-        return self.folder / "weights.pt"
-
-    def records(self) -> dict[int, tuple[str, float]]:
-        """Return the digest of the sequences, and the loss, of each step; steps that ran again replace earlier ones."""
-        lines = map(json.loads, (self.folder / "steps.jsonl").read_text().splitlines())
-        return {line["step"]: (line["sequences"], line["loss"]) for line in lines}
 
 
 class Block(nn.Module):
@@ -98,7 +77,7 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, TOKENS)
 
-    def loss(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, batch: Batch) -> torch.Tensor:
         """Return the mean loss of the next tokens within their documents."""
         tokens, documents = batch["tokens"].long(), batch["document_ids"]
         causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
@@ -125,45 +104,7 @@ def train(job: Job) -> None:
     if job.start is not None:
         model.load_state_dict(torch.load(job.start))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    data, step = sequences(job), 0
-    if job.checkpoint.exists():
-        saved = torch.load(job.checkpoint)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        data.load_state_dict(saved["data"])
-        step = saved["step"]
-    with (job.folder / "steps.jsonl").open("a", buffering=1) as records:
-        for _, batches in data.epochs(job.epochs):
-            for batch in batches:
-                loss = model.loss(batch)
-                optimizer.zero_grad()
-                loss.backward()
-                if step == job.killed_step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                optimizer.step()
-                digest = hashlib.sha256(batch["tokens"].numpy().tobytes()).hexdigest()
-                records.write(json.dumps({"step": step, "sequences": digest, "loss": loss.item()}) + "\n")
-                step += 1
-                if step % CHECKPOINT_STEPS == 0:
-                    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                    save(job.checkpoint, {**state, "data": data.state_dict(), "step": step})
-    save(job.weights, model.state_dict())
-
-
-def save(path: Path, state: dict[str, object]) -> None:
-    """Replace a file; a kill leaves the old one or the new one."""
-    half_written = path.with_suffix(".partial")
-    torch.save(state, half_written)
-    half_written.replace(path)
-
-
-def run(job: Job) -> int | None:
-    """Train in a process; return its exit code, negative for a signal."""
-    job.folder.mkdir(exist_ok=True)
-    process = multiprocessing.get_context("spawn").Process(target=train, args=(job,))
-    process.start()
-    process.join()
-    return process.exitcode
+    train_steps(job, model, optimizer, sequences(job), model.loss, "tokens")
 
 
 def evaluate(job: Job, weights: Path) -> float:
@@ -190,12 +131,6 @@ def corpora() -> tuple[list[str], list[str]]:
     return prose, code
 
 
-def check(is_true: bool, message: str) -> None:
-    """Exit with the message unless `is_true`."""
-    if not is_true:
-        sys.exit(message)
-
-
 def main() -> None:
     """Fine-tune without and with a kill, and compare."""
     argparse.ArgumentParser(description="Kill the fine-tuning of a language model, and resume it.").parse_args()
@@ -218,32 +153,28 @@ def main() -> None:
             steps = client.stream("code", plan, batch_size=BATCH_ROWS).info.steps
         killed_step = steps + steps // 2
 
-        base = Job(url, "prose", fitted, folder / "base")
-        check(run(base) == 0, "training on prose failed")
-        whole = Job(url, "code", fitted, folder / "whole", EPOCHS, base.weights)
-        check(run(whole) == 0, "the uninterrupted fine-tuning failed")
-        expected = whole.records()
-        unseen = Job(url, "unseen", fitted, folder)
+        def job(name: str, dataset: str, **options: Any) -> Job:
+            return Job(folder=folder / name, url=url, dataset=dataset, plan=fitted, **options)
+
+        base = job("base", "prose", epochs=1)
+        check(in_process(train, base) == 0, "training on prose failed")
+        whole = job("whole", "code", epochs=EPOCHS, start=base.weights)
+        check(in_process(train, whole) == 0, "the uninterrupted fine-tuning failed")
+        unseen = job("unseen", "unseen", epochs=1)
         before, after = (evaluate(unseen, weights) for weights in (base.weights, whole.weights))
-        print(f"uninterrupted: {EPOCHS} epochs, {len(expected)} steps of {BATCH_ROWS} sequences of {LENGTH} tokens")
+        count = len(whole.records())
+        print(f"uninterrupted: {EPOCHS} epochs, {count} steps of {BATCH_ROWS} sequences of {LENGTH} tokens")
         print(f"loss of unseen code: {before:.3f} before fine-tuning, {after:.3f} after")
 
-        killed = Job(url, "code", fitted, folder / "killed", EPOCHS, base.weights, killed_step)
-        check(run(killed) == -signal.SIGKILL, "the fine-tuning was not killed")
-        saved = torch.load(killed.checkpoint)["step"]
+        killed = job("killed", "code", epochs=EPOCHS, start=base.weights, killed_step=killed_step)
+        check(in_process(train, killed) == -signal.SIGKILL, "the fine-tuning was not killed")
+        saved = killed.saved_steps()
         print(f"killed: by SIGKILL within step {killed_step}, in epoch 2; the checkpoint is after {saved} steps")
-        resumed = Job(url, "code", fitted, killed.folder, EPOCHS, base.weights)
-        check(run(resumed) == 0, "resuming failed")
-        found = resumed.records()
-        check(found.keys() == expected.keys(), f"{len(found)} steps instead of {len(expected)}")
-        other = [step for step, record in found.items() if record != expected[step]]
-        check(not other, f"steps {other} have other sequences or losses than in the uninterrupted run")
-        pairs = zip(torch.load(whole.weights).values(), torch.load(resumed.weights).values(), strict=True)
-        check(all(torch.equal(one, another) for one, another in pairs), "the final weights differ")
+        resumed = replace(killed, killed_step=None)
+        check(in_process(train, resumed) == 0, "resuming failed")
+        again = check_equal(resumed, whole) - saved
         check(after < before, "fine-tuning did not lower the loss of unseen code")
-        print(
-            f"resumed: {len(found) - saved} steps, all with equal sequences and losses; final weights equal to the bit"
-        )
+        print(f"resumed: {again} steps, all with equal sequences and losses; final weights equal to the bit")
 
 
 if __name__ == "__main__":
