@@ -176,6 +176,8 @@ fn allowed(reason: &str, path: &str) -> String {
         let fields = pool.all_messages().flat_map(|message| message.fields().collect::<Vec<_>>());
         let near = fields.map(|field| (strsim::jaro_winkler(name, field.name()), field.name().to_owned()));
         let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
+        // The name itself is a field of another message.
+        let best = best.filter(|(_, field)| field != name);
         return best.map(|(_, field)| format!("; did you mean \"{field}\"?")).unwrap_or_default();
     }
     if reason.contains("unrecognized enum value") {

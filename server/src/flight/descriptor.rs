@@ -7,7 +7,7 @@ use forebay_proto::{
 };
 use tonic::Status;
 
-use super::{context::CallContext, status};
+use super::{context::CallContext, status, ticket};
 
 /// The data that a descriptor names.
 #[derive(Clone, Debug)]
@@ -40,7 +40,13 @@ impl FlightTarget {
                 )),
             },
             DescriptorType::Cmd => {
-                let (message, encoding) = context.decode::<v1::StreamRequest>(&descriptor.cmd).await?;
+                let decoded = context.decode::<v1::StreamRequest>(&descriptor.cmd).await;
+                if decoded.is_err()
+                    && let Some(take) = ticket::take_request(&descriptor.cmd)
+                {
+                    return Ok(Self::Take(Box::new(take), Encoding::Json));
+                }
+                let (message, encoding) = decoded?;
                 if let Some(take) = message.take.clone() {
                     let alone = v1::StreamRequest { take: message.take.clone(), ..v1::StreamRequest::default() };
                     check_alone(&message, &alone, "take: a request for rows by their numbers")?;

@@ -31,7 +31,7 @@ pub(super) fn table(read: v1::TableRead) -> Ticket {
     write(v1::ticket::Read::Table(read))
 }
 
-/// Reads a generated ticket, or one in JSON.
+/// Reads a generated ticket, one in JSON, or a `TakeRequest` in JSON.
 pub(super) fn read(ticket: &Ticket) -> Result<v1::ticket::Read, Status> {
     let unknown = || {
         status::refusal(
@@ -44,8 +44,22 @@ pub(super) fn read(ticket: &Ticket) -> Result<v1::ticket::Read, Status> {
         None if ticket.ticket.starts_with(b"{") => &ticket.ticket,
         None => return Err(unknown()),
     };
-    let (message, _) = forebay_proto::decode::<v1::Ticket>(bytes).map_err(|error| status::of_bytes(&error))?;
-    message.read.ok_or_else(unknown)
+    match forebay_proto::decode::<v1::Ticket>(bytes) {
+        Ok((message, _)) => message.read.ok_or_else(unknown),
+        Err(error) => match take_request(bytes) {
+            Some(request) => Ok(v1::ticket::Read::Take(v1::TakeRead { request: Some(request), ..Default::default() })),
+            None => Err(status::of_bytes(&error)),
+        },
+    }
+}
+
+/// Reads a `TakeRequest` in JSON that names rows: no field of another message has such a name.
+pub(super) fn take_request(bytes: &[u8]) -> Option<v1::TakeRequest> {
+    if !bytes.starts_with(b"{") {
+        return None;
+    }
+    let (request, _) = forebay_proto::decode::<v1::TakeRequest>(bytes).ok()?;
+    (!request.row_ids.is_empty() || !request.positions.is_empty()).then_some(request)
 }
 
 fn wire_encoding(encoding: Encoding) -> v1::Encoding {
@@ -80,6 +94,10 @@ mod tests {
         let by_hand = r#"{"stream": {"request": {"dataset": "t"}, "rank": 5}}"#;
         for (bytes, good) in [
             (by_hand.as_bytes().to_vec(), true),
+            (br#"{"dataset": "t", "plan_id": "ab", "row_ids": [7, 3]}"#.to_vec(), true),
+            (br#"{"dataset": "t", "plan_id": "ab", "positions": [0]}"#.to_vec(), true),
+            (br#"{"dataset": "t", "plan_id": "ab"}"#.to_vec(), false),
+            (br#"{"dataset": "t", "row_ids": [-1]}"#.to_vec(), false),
             (b"".to_vec(), false),
             (b"\x00\xff\x13garbage".to_vec(), false),
             (b"FBT1\xff\xff\xff".to_vec(), false),

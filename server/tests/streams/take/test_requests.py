@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from harness.damaged_files import resident_bytes_max
 from harness.metrics import scrape
 from harness.serving import Serve, Server, info, plan_of, stored
 from harness.takes import act, one, take
+
+Json = dict[str, Any]
 
 ROWS = 5_000
 PLAN = plan_of(stored("id", "text"))
@@ -58,12 +60,26 @@ def client(server: Server) -> Iterator[fl.FlightClient]:
     assert server.alive, "".join(server.log)
 
 
-def test_a_ticket_by_hand_needs_no_info(client: fl.FlightClient) -> None:
-    ticket = {"take": {"request": request(row_ids=[7, 3, 7], batch_size=2)}}
+@pytest.mark.parametrize("by_hand", [lambda message: {"take": {"request": message}}, lambda message: message])
+def test_a_ticket_by_hand_needs_no_info(by_hand: Callable[[Json], Json], client: fl.FlightClient) -> None:
+    ticket = by_hand(request(row_ids=[7, 3, 7], batch_size=2))
     chunks = list(client.do_get(fl.Ticket(json.dumps(ticket).encode())))
     assert [chunk.data["id"].to_pylist() for chunk in chunks] == [[7, 3], [7]]
     headers = [json.loads(chunk.app_metadata.to_pybytes()) for chunk in chunks]
     assert [(h["step"], h["position"], h["rows"], h["last"]) for h in headers] == [(0, 0, 2, False), (1, 2, 1, True)]
+
+
+def test_a_request_is_a_command_by_itself(client: fl.FlightClient) -> None:
+    message = request(positions=[9, 0], plan=FILTERED)
+    found, nested = info(client, message), info(client, {"take": message})
+    assert (found.schema, found.total_records) == (nested.schema, nested.total_records)
+    assert client.do_get(found.endpoints[0].ticket).read_all()["id"].to_pylist() == [47, 2]
+
+
+def test_a_ticket_that_is_another_request_is_named(client: fl.FlightClient) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="malformed Ticket in JSON: unrecognized field name 'dataset'") as refused:
+        client.do_get(fl.Ticket(json.dumps(request()).encode())).read_all()
+    assert "did you mean" not in str(refused.value)
 
 
 def test_the_info_describes_the_rows(client: fl.FlightClient) -> None:
