@@ -20,14 +20,14 @@ pub(crate) struct Head {
     dataset: String,
 
     /// Number of rows
-    #[arg(long, env = "FOREBAY_ROWS", value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(short = 'n', long, env = "FOREBAY_ROWS", value_name = "N", default_value_t = 10, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     rows: usize,
 
     /// Columns to show, in this order [default: all]
     #[arg(long, env = "FOREBAY_COLUMNS", value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["plan", "plan_id"])]
     columns: Vec<String>,
 
-    /// JSON file of a plan, or of a fit's result; - reads stdin
+    /// File of a plan in JSON, YAML or TOML, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
 

@@ -14,7 +14,7 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_SOURCES", value_name = "FILE")]
     sources: Option<PathBuf>,
 
-    /// JSON file of a plan, or of a fit's result; - reads stdin
+    /// File of a plan in JSON, YAML or TOML, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
 

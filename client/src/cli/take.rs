@@ -24,7 +24,7 @@ pub(crate) struct Take {
     #[arg(long, env = "FOREBAY_POSITIONS", value_name = "N,…", value_delimiter = ',', group = "rows")]
     positions: Vec<u64>,
 
-    /// JSON file of a plan, or of a fit's result; - reads stdin
+    /// File of a plan in JSON, YAML or TOML, or of a fit's result; - reads stdin
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE", conflicts_with = "plan_id")]
     plan: Option<PathBuf>,
 
