@@ -178,3 +178,43 @@ print(in_child(close))
 print(len(ids(stream)), len(exchange({"id": [1, 2], "x": [0.5, 1.5]})["id"]))
 """
     assert run(script, server, FOREBAY_NATIVE="off").splitlines() == ["3 3", "0", "90 2"]
+
+
+def test_the_package_grpc_does_not_keep_forks_from_waiting(server: Server):
+    script = """
+import grpc
+for _ in range(5):
+    assert ids(data) == list(range(100))
+    assert ids(workers()) == list(range(100))
+# Its channels and servers have threads of the same names, which do not end.
+from concurrent.futures import ThreadPoolExecutor
+serving = grpc.server(ThreadPoolExecutor(1))
+port = serving.add_insecure_port("127.0.0.1:0")
+serving.start()
+channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+grpc.channel_ready_future(channel).result(timeout=20)
+for _ in range(2):
+    assert ids(data) == list(range(100))
+    assert ids(workers()) == list(range(100))
+from forebay import fork
+print("all rows", len(fork._threads_of_others) > 0)
+sys.stdout.flush()
+os._exit(0)
+"""
+    assert run(script, server) == "all rows True"
+
+
+def test_a_channel_of_others_is_an_error_of_the_child_and_no_hang(server: Server):
+    script = """
+import grpc
+import pyarrow.flight as fl
+from forebay import connection
+connection.HELLO_SECONDS = 1.0
+other = fl.connect(url)
+list(other.list_actions())
+def look():
+    with fb.connect(url) as client:
+        return len(ids(client.stream("tiny", plan))) == 100
+print({in_child(look) for _ in range(3)}, len(list(other.list_flights())))
+"""
+    assert run(script, server) == "{3} 2"

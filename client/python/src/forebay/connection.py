@@ -77,6 +77,8 @@ class Connection:
             client = flight.FlightClient(url, generic_options=options, middleware=[self._server], **self.tls())
             fork.note_channel(client)
             del opening
+            first = self._options(seconds=HELLO_SECONDS)
+            fork.watch_first_call(lambda: list(client.list_actions(first)), HELLO_SECONDS)
             self._flight = client
         return client
 

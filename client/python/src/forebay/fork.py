@@ -2,11 +2,13 @@
 
 gRPC does not support forks: a child inherits its locks, but not its threads, and hangs in its first call. Once a
 process has no channel, however, gRPC has shut down, and a child can start it. A fork therefore drops every channel that
-no stream uses. If one stays in use, all calls of the child raise `ForkedInUse`.
+no stream uses. If one stays in use, all calls of the child raise `ForkedInUse`. The first call of a child is watched,
+because other users of gRPC in the process are not known.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -34,6 +36,8 @@ _bootstrap: Any = getattr(importlib, "_bootstrap", None)
 # Names of gRPC's threads, cut to 15 characters.
 # `grpc_shutdown` ends the others, with a lock.
 GRPC_THREADS = ("event_engine", "grpc_global_tim", "grpc_shutdown", "lifeguard")
+# Seconds for the first call of a child to end, in addition to its deadline, which does not end a call that hangs.
+FIRST_CALL_SECONDS = 5.0
 
 
 class Droppable(Protocol):
@@ -77,6 +81,26 @@ def refuse_if_broken() -> None:
         raise ForkedInUse
 
 
+def watch_first_call(call: Callable[[], object], deadline_seconds: float) -> None:
+    """Make a call with a deadline if this process is a forked child that has made none; raise if it hangs.
+
+    Its result and its errors are ignored: either shows that calls end.
+    """
+    if not _State.is_unproven:
+        return
+
+    def make() -> None:
+        with contextlib.suppress(Exception):
+            call()
+
+    thread = threading.Thread(target=make, name="forebay-first-call", daemon=True)
+    thread.start()
+    thread.join(deadline_seconds + FIRST_CALL_SECONDS)
+    _State.is_unproven = False
+    _State.is_broken = thread.is_alive()
+    refuse_if_broken()
+
+
 def keeps(*owned: object) -> bool:
     """Return whether calls of this process would hang; if so, keep these objects, as their deletion would hang too."""
     if _State.is_broken:
@@ -87,6 +111,8 @@ def keeps(*owned: object) -> bool:
 class _State:
     is_in_use = False
     is_broken = False
+    is_unproven = False
+    """Whether this is a forked child that has not made a call."""
 
 
 _numbers = itertools.count()
@@ -94,6 +120,8 @@ _kept: list[object] = []
 _connections: weakref.WeakValueDictionary[int, Droppable] = weakref.WeakValueDictionary()
 _unused: weakref.WeakValueDictionary[int, Closable] = weakref.WeakValueDictionary()
 _channels: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
+_threads_of_others: set[str] = set()
+"""The threads of gRPC that did not end with pyarrow's: those of the package grpc."""
 
 
 def _before() -> None:
@@ -136,18 +164,24 @@ def _drop_idle() -> None:
 
 
 def _is_in_use() -> bool:
-    if _has_channels():
+    if _has_channels() or not _await_shutdown():
         return True
-    # Other users of pyarrow.flight share its gRPC; the package grpc has a separate one, with threads of the same names.
-    if "grpc" in sys.modules:
-        return False
-    deadline = time.monotonic() + SHUTDOWN_SECONDS
-    while _has_grpc_threads():
-        if time.monotonic() > deadline:
-            return True
-        time.sleep(POLL_SECONDS)
     _settle()
     return False
+
+
+def _await_shutdown() -> bool:
+    """Wait until gRPC's threads have ended; return whether a child can start it."""
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
+    while running := _grpc_threads() - _threads_of_others:
+        if time.monotonic() > deadline:
+            # Other users of pyarrow.flight share its gRPC. The package grpc has a separate one, with threads of the
+            # same names: what did not end is assumed to be its, and the next fork does not wait for it.
+            if "grpc" not in sys.modules:
+                return False
+            _threads_of_others.update(running)
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 def _settle() -> None:
@@ -178,17 +212,24 @@ def _has_channels() -> bool:
     return any(reference() is not None for reference in _channels.valuerefs())
 
 
-def _has_grpc_threads() -> bool:
+def _grpc_threads() -> set[str]:
+    if not TASKS.is_dir():
+        return set()
+    return {task.name for task in TASKS.iterdir() if _thread_name(task) in GRPC_THREADS}
+
+
+def _thread_name(task: Path) -> str:
     try:
-        return any((task / "comm").read_text().strip() in GRPC_THREADS for task in TASKS.iterdir())
+        return (task / "comm").read_text().strip()
     except OSError:
-        # A thread has just ended, or this is not Linux.
-        return TASKS.is_dir()
+        # It has just ended.
+        return ""
 
 
 def _in_child() -> None:
     # Another thread may have opened a channel after the check.
     _State.is_broken = _State.is_broken or _State.is_in_use or _has_channels()
+    _State.is_unproven = True
 
 
 if hasattr(os, "register_at_fork"):
