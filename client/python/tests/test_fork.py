@@ -180,6 +180,21 @@ print(len(ids(stream)), len(exchange({"id": [1, 2], "x": [0.5, 1.5]})["id"]))
     assert run(script, server, FOREBAY_NATIVE="off").splitlines() == ["3 3", "0", "90 2"]
 
 
+def test_a_forked_child_ends_with_a_test_process_that_hangs():
+    script = """
+import os, time
+from harness.orphans import end_with_this_process
+end_with_this_process()
+if os.fork() == 0:
+    time.sleep(600)
+os._exit(1)
+"""
+    # The child has the other end of the pipe.
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=package_environment(), capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
 def test_the_package_grpc_does_not_keep_forks_from_waiting(server: Server):
     script = """
 import grpc

@@ -14,11 +14,13 @@ import pytest
 
 import forebay as fb
 from harness.damaged_files import Patient
+from harness.orphans import end_with_this_process
 from harness.serving import Serve, Server, server_binary
 from harness.tables import tiny_table, write_tiny
 
 # fb.local starts the same program that the tests do.
 os.environ["FOREBAY_SERVER_BIN"] = server_binary()
+end_with_this_process()
 
 
 @pytest.fixture(scope="session")
