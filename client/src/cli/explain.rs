@@ -3,12 +3,14 @@
 use clap::Args;
 use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain, SourceInfo};
 use forebay_order::{estimate::estimate, row_groups};
+use forebay_proto::defaults;
 use forebay_settings::ByteSize;
 
 use super::{
     failure::Failure,
     output::{self, Align},
     session::Session,
+    sizing::{Sizing, SizingOptions},
     stream_options::StreamOptions,
 };
 
@@ -44,6 +46,9 @@ pub(crate) struct Explain {
     /// Network bandwidth of each rank, per second, such as 2GB or 2.5e9 bytes
     #[arg(long, env = "FOREBAY_WIRE_BYTES_PER_SECOND", value_name = "SIZE", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     wire_bytes_per_second: f64,
+
+    #[command(flatten)]
+    sizing: SizingOptions,
 }
 
 impl Explain {
@@ -54,8 +59,18 @@ impl Explain {
 
     /// Estimates an epoch of --rows and --row-bytes.
     pub(crate) fn estimate(&self, json: bool) -> Result<(), Failure> {
-        let costs = estimate(&self.stream.request("")?, &self.assumptions());
-        write(&costs.map_err(|error| Failure::Usage(error.to_string()))?, json)
+        let request = self.stream.request("")?;
+        let costs = estimate(&request, &self.assumptions()).map_err(|error| Failure::Usage(error.to_string()))?;
+        let sizing = self.sizing.sizing(&costs, request.batch_size.unwrap_or(defaults::BATCH_SIZE));
+        match (sizing.is_empty(), json) {
+            (true, json) => write(&costs, json),
+            (false, true) => output::write(&format!("{}\n", with_sizing(&costs, &sizing)?)),
+            // The ranks of a run of hundreds would hide the servers.
+            (false, false) => {
+                let totals = output::columns(&[Align::Left; 3], &totals(&costs));
+                output::write(&format!("{totals}\n{}", sizing.text()))
+            }
+        }
     }
 
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {
@@ -76,6 +91,14 @@ impl Explain {
 
 fn write(costs: &Costs, json: bool) -> Result<(), Failure> {
     output::write(&if json { format!("{}\n", forebay_proto::to_json(costs)) } else { text(costs) })
+}
+
+/// The JSON of an estimate, with the servers of the run.
+fn with_sizing(costs: &Costs, sizing: &Sizing) -> Result<String, Failure> {
+    let parsed = serde_json::from_str(&forebay_proto::to_json(costs));
+    let mut costs: serde_json::Value = parsed.map_err(|error| Failure::Usage(error.to_string()))?;
+    costs["sizing"] = sizing.json();
+    Ok(costs.to_string())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

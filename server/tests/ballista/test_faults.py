@@ -150,7 +150,7 @@ def test_a_file_that_is_replaced_during_a_job_is_an_error(
     os.replace(other, file)
     run = ended(process, 120)
     assert run.code == 1
-    assert "an input changed while the query ran, nothing was written: " in run.error
+    assert "an input changed during the run, nothing was written: " in run.error
     assert str(file) in run.error
     assert_nothing(tmp_path / "out")
 
