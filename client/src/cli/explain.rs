@@ -10,7 +10,7 @@ use super::{
     failure::Failure,
     output::{self, Align},
     session::Session,
-    sizing::{Sizing, SizingOptions},
+    sizing::SizingOptions,
     stream_options::StreamOptions,
 };
 
@@ -64,7 +64,7 @@ impl Explain {
         let sizing = self.sizing.sizing(&costs, request.batch_size.unwrap_or(defaults::BATCH_SIZE));
         match (sizing.is_empty(), json) {
             (true, json) => write(&costs, json),
-            (false, true) => output::write(&format!("{}\n", with_sizing(&costs, &sizing)?)),
+            (false, true) => output::write(&sizing.json_beside(&costs)?),
             // The ranks of a run of hundreds would hide the servers.
             (false, false) => {
                 let totals = output::columns(&[Align::Left; 3], &totals(&costs));
@@ -91,14 +91,6 @@ impl Explain {
 
 fn write(costs: &Costs, json: bool) -> Result<(), Failure> {
     output::write(&if json { format!("{}\n", forebay_proto::to_json(costs)) } else { text(costs) })
-}
-
-/// The JSON of an estimate, with the servers of the run.
-fn with_sizing(costs: &Costs, sizing: &Sizing) -> Result<String, Failure> {
-    let parsed = serde_json::from_str(&forebay_proto::to_json(costs));
-    let mut costs: serde_json::Value = parsed.map_err(|error| Failure::Usage(error.to_string()))?;
-    costs["sizing"] = sizing.json();
-    Ok(costs.to_string())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -6,7 +6,10 @@ use forebay_order::sizing::{BUSY_SHARE, Demand, FitDemand, Servers, fit_seconds,
 use forebay_settings::ByteSize;
 use serde_json::{Value, json};
 
-use super::output::{self, Align};
+use super::{
+    failure::Failure,
+    output::{self, Align},
+};
 
 /// What trainers take, what a row costs, and what a server has.
 #[derive(Debug, Args)]
@@ -150,8 +153,15 @@ impl Sizing {
         output::columns(&[Align::Left; 3], &lines)
     }
 
-    /// The same as JSON.
-    pub(crate) fn json(&self) -> Value {
+    /// The JSON of an estimate, with the same.
+    pub(crate) fn json_beside(&self, costs: &Costs) -> Result<String, Failure> {
+        let parsed = serde_json::from_str(&forebay_proto::to_json(costs));
+        let mut costs: Value = parsed.map_err(|error| Failure::Usage(error.to_string()))?;
+        costs["sizing"] = self.json();
+        Ok(format!("{costs}\n"))
+    }
+
+    fn json(&self) -> Value {
         let servers = self.servers.as_ref().map(|(demand, found)| {
             json!({
                 "rows_per_second": demand.rows_per_second,

@@ -26,7 +26,8 @@ COLUMNS = 12
 # Some seconds of work: every value of many columns is counted, and sorted.
 PLAN: dict[str, Any] = {
     "outputs": [
-        {"name": f"c{n}", "parts": [{"columns": [f"c{n}"], "ops": [{"bucketize": {"quantiles": 10}}]}]} for n in range(COLUMNS)
+        {"name": f"c{n}", "parts": [{"columns": [f"c{n}"], "ops": [{"bucketize": {"quantiles": 10}}]}]}
+        for n in range(COLUMNS)
     ]
 }
 START = Callable[..., subprocess.Popen[str]]

@@ -15,7 +15,7 @@ const MEMORY_BYTES_FLOOR: u64 = 64 << 20;
 pub struct FitFlags {
     /// Name of the dataset to learn from, one of those of --dataset
     #[arg(value_name = "DATASET")]
-    pub(super) dataset: String,
+    pub(super) source: String,
 
     /// JSON file of the plan; - reads standard input.
     #[arg(long, env = "FOREBAY_PLAN", value_name = "FILE")]

@@ -13,6 +13,7 @@ use forebay_proto::v1::{self, fit_update::Update};
 use forebay_server::{
     catalog::{Catalog, Stores},
     cpu_pool::CpuPool,
+    expr::ExprError,
     plan::Sample,
     stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin},
 };
@@ -51,12 +52,12 @@ pub async fn fit(flags: &FitFlags) -> Result<Fitted, PrepareError> {
     let mut stores = Stores::new(STORAGE_REQUESTS_MAX);
     let (catalog, named) = inputs::catalog(&flags.inputs, &mut stores, &cpu)?;
     // An error names similar datasets.
-    catalog.dataset(&flags.dataset)?;
+    catalog.dataset(&flags.source)?;
     let inputs = inputs::pinned(&catalog, named, &flags.inputs).await?;
     let memory_bytes = usize::try_from(flags.memory_bytes.0).unwrap_or(usize::MAX);
     let threads = engine.partitions(flags.cpu_threads, cpu.threads());
     let limits = Limits { memory_bytes, spill_directory, spill_bytes: u64::MAX, threads };
-    let spec = FitSpec { dataset: flags.dataset.clone(), plan, sample, refit: true };
+    let spec = FitSpec { dataset: flags.source.clone(), plan, sample, refit: true };
     let result = run(&engine, &limits, (catalog, &inputs), cpu, spec).await?;
     let fitted = Fitted { result };
     if let Some(path) = &flags.out {
@@ -111,8 +112,10 @@ async fn fit_error(engine: &Engine, inputs: &[Input], error: &StreamError) -> Pr
     if let Err(changed) = inputs::check_unchanged(inputs).await {
         return changed;
     }
-    if let Some(error) = cause(error).and_then(|error| engine.error(error, inputs)) {
-        return error;
+    match cause(error).and_then(|error| engine.error(error, inputs)) {
+        Some(PrepareError::Query(reason)) => return PrepareError::Fit(reason),
+        Some(error) => return error,
+        None => {}
     }
     if let Some(pin) = UnreadPin::of(error).filter(|pin| pin.is_change) {
         return PrepareError::Changed(pin.reason);
@@ -120,6 +123,7 @@ async fn fit_error(engine: &Engine, inputs: &[Input], error: &StreamError) -> Pr
     // The names of the server's flags.
     let text = error.to_string().replace("--fit-memory-bytes", "--memory-bytes");
     match error {
+        StreamError::Expression { source: ExprError::Evaluation { .. }, .. } => PrepareError::Fit(text),
         StreamError::Plan(_) | StreamError::Expression { .. } | StreamError::InputDrift { .. } => {
             PrepareError::Plan(text)
         }

@@ -17,7 +17,9 @@ def fit_command(plan: Path, datasets: Mapping[str, Path | str], *flags: str, dat
     return [prepare_binary(), "fit", dataset, "--plan", str(plan), *named, *flags]
 
 
-def fit(plan: Mapping[str, Any], folder: Path, datasets: Mapping[str, Path | str], *flags: str, dataset: str = "t") -> Run:
+def fit(
+    plan: Mapping[str, Any], folder: Path, datasets: Mapping[str, Path | str], *flags: str, dataset: str = "t"
+) -> Run:
     """Fit a plan, which is written to the folder."""
     file = folder / "plan.json"
     file.write_text(json.dumps(plan))
