@@ -65,11 +65,7 @@ impl Explain {
         match (sizing.is_empty(), json) {
             (true, json) => write(&costs, json),
             (false, true) => output::write(&sizing.json_beside(&costs)?),
-            // The ranks of a run of hundreds would hide the servers.
-            (false, false) => {
-                let totals = output::columns(&[Align::Left; 3], &totals(&costs));
-                output::write(&format!("{totals}\n{}", sizing.text()))
-            }
+            (false, false) => output::write(&sizing.text_below(&output::columns(&[Align::Left; 3], &totals(&costs)))),
         }
     }
 

@@ -117,8 +117,8 @@ impl Sizing {
         self.servers.is_none() && self.fit.is_none()
     }
 
-    /// A line for each number.
-    pub(crate) fn text(&self) -> String {
+    /// A line for each number, after those of an estimate.
+    pub(crate) fn text_below(&self, totals: &str) -> String {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String, note: String| lines.push(vec![name.to_owned(), value, note]);
         if let Some((demand, found)) = &self.servers {
@@ -150,7 +150,7 @@ impl Sizing {
             let passes = if fit.passes == 1 { "1 pass".to_owned() } else { format!("{} passes", fit.passes) };
             line("a fit takes", output::duration(*seconds), format!("{passes} on {} cores", output::count(fit.cores)));
         }
-        output::columns(&[Align::Left; 3], &lines)
+        format!("{totals}\n{}", output::columns(&[Align::Left; 3], &lines))
     }
 
     /// The JSON of an estimate, with the same.

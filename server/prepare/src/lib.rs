@@ -32,7 +32,7 @@ mod write;
 #[cfg(feature = "ballista")]
 pub use cluster::{executor, scheduler};
 pub use error::PrepareError;
-pub use fit::{Fitted, fit};
+pub use fit::{FitFlags, Fitted, fit};
 pub use flags::{Command, Flags};
 pub use owner::stop_with_stdin;
 pub use run::{Outcome, Status, run};

@@ -48,8 +48,8 @@ pub type PartialTask = Ahead<RecordBatch>;
 pub struct FitWorker {
     environment: Arc<Environment>,
     stores: Mutex<Stores>,
-    snapshots: Kept<Snapshot>,
-    passes: Kept<OpenPass>,
+    snapshots: RecentlyUsed<Snapshot>,
+    passes: RecentlyUsed<OpenPass>,
 }
 
 /// A pass whose files are open.
@@ -62,7 +62,7 @@ struct OpenPass {
 }
 
 /// Values by key, those used last first. Concurrent requests for one share its opening.
-struct Kept<T>(Mutex<VecDeque<(String, Arc<OnceCell<Arc<T>>>)>>);
+struct RecentlyUsed<T>(Mutex<VecDeque<(String, Arc<OnceCell<Arc<T>>>)>>);
 
 /// Computes partial rows, and sends them.
 struct PartialSink {
@@ -86,7 +86,12 @@ impl FitWorker {
     /// A worker on these parts of a server, which reads files through `stores`.
     pub fn new(parts: StreamParts, stores: Stores) -> Self {
         let environment = Arc::new(Environment::new(parts));
-        Self { environment, stores: Mutex::new(stores), snapshots: Kept::default(), passes: Kept::default() }
+        Self {
+            environment,
+            stores: Mutex::new(stores),
+            snapshots: RecentlyUsed::default(),
+            passes: RecentlyUsed::default(),
+        }
     }
 
     /// Starts to compute the partial rows of row groups of a pass, by their indices in its snapshot.
@@ -142,21 +147,21 @@ impl FitWorker {
     }
 }
 
-// === impl Kept ===
+// === impl RecentlyUsed ===
 
-impl<T> Default for Kept<T> {
+impl<T> Default for RecentlyUsed<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> fmt::Debug for Kept<T> {
+impl<T> fmt::Debug for RecentlyUsed<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kept").finish_non_exhaustive()
+        formatter.debug_struct("RecentlyUsed").finish_non_exhaustive()
     }
 }
 
-impl<T> Kept<T> {
+impl<T> RecentlyUsed<T> {
     async fn get<Opened>(&self, key: &str, open: impl FnOnce() -> Opened) -> Result<Arc<T>, StreamError>
     where
         Opened: Future<Output = Result<T, StreamError>>,
