@@ -188,6 +188,12 @@ def test_a_value_that_fails_on_an_executor_is_named(cluster: Cluster, rows: dict
     assert words in there.error
 
 
+def test_an_unknown_dataset_is_named_with_a_similar_one(rows: dict[str, Path], tmp_path: Path):
+    run = fit(PLANS["no questions"], tmp_path, rows, dataset="tt")
+    assert run.code == 2
+    assert 'no --dataset is named "tt": did you mean "t"?' in run.error
+
+
 def test_a_result_is_written_at_once(rows: dict[str, Path], tmp_path: Path):
     plan, out = PLANS["no questions"], tmp_path / "fitted.json"
     run = fit(plan, tmp_path, rows, "--out", str(out))

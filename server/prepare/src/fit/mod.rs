@@ -13,6 +13,7 @@ use forebay_proto::v1::{self, fit_update::Update};
 use forebay_server::{
     catalog::{Catalog, Stores},
     cpu_pool::CpuPool,
+    error::near_names,
     expr::ExprError,
     plan::Sample,
     stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin},
@@ -51,8 +52,7 @@ pub async fn fit(flags: &FitFlags) -> Result<Fitted, PrepareError> {
     let cpu = CpuPool::new(flags.cpu_threads as usize).map_err(|error| PrepareError::Threads(error.to_string()))?;
     let mut stores = Stores::new(STORAGE_REQUESTS_MAX);
     let (catalog, named) = inputs::catalog(&flags.inputs, &mut stores, &cpu)?;
-    // An error names similar datasets.
-    catalog.dataset(&flags.source)?;
+    check_name(&flags.source, &named)?;
     let inputs = inputs::pinned(&catalog, named, &flags.inputs).await?;
     let memory_bytes = usize::try_from(flags.memory_bytes.0).unwrap_or(usize::MAX);
     let threads = engine.partitions(flags.cpu_threads, cpu.threads());
@@ -64,6 +64,15 @@ pub async fn fit(flags: &FitFlags) -> Result<Fitted, PrepareError> {
         fitted.write(path)?;
     }
     Ok(fitted)
+}
+
+/// Checks that a dataset is one of those of the flags.
+fn check_name(name: &str, named: &[(String, String)]) -> Result<(), PrepareError> {
+    if named.iter().any(|(known, _)| known == name) {
+        return Ok(());
+    }
+    let near = near_names(name, named.iter().map(|(known, _)| known.as_str()));
+    Err(PrepareError::Usage(format!("no --dataset is named \"{name}\": {near}")))
 }
 
 /// Runs a fit to its end or to a signal.
