@@ -37,6 +37,7 @@ pub(crate) enum Engine {
 
 impl Engine {
     /// The engine of a flag. Connects to nothing.
+    #[cfg_attr(feature = "ballista", expect(clippy::unnecessary_wraps, reason = "fails without the feature"))]
     pub(crate) fn new(flag: &EngineFlag) -> Result<Self, PrepareError> {
         match flag {
             EngineFlag::Embedded => Ok(Self::Embedded),

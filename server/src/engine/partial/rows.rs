@@ -69,7 +69,7 @@ impl PartialRows {
     pub fn add_targets(&mut self, index: usize, rows: &RecordBatch) -> Result<(), EngineError> {
         let number = self.shape.number(Aggregate::Target(index));
         let values = bytes::of_values(rows.column(0))?;
-        let labels: Vec<_> = rows.columns()[1..].iter().map(|column| column.as_primitive::<Float64Type>()).collect();
+        let labels: Vec<_> = rows.columns()[1..].iter().map(AsArray::as_primitive::<Float64Type>).collect();
         let (groups, of_rows) = groups(&values);
         let mut sums = vec![vec![(0_i64, 0.0_f64); labels.len()]; groups.len()];
         for (row, group) in of_rows.iter().enumerate() {

@@ -62,7 +62,10 @@ struct OpenPass {
 }
 
 /// Values by key, those used last first. Concurrent requests for one share its opening.
-struct RecentlyUsed<T>(Mutex<VecDeque<(String, Arc<OnceCell<Arc<T>>>)>>);
+struct RecentlyUsed<T>(Mutex<VecDeque<(String, OpenCell<T>)>>);
+
+/// A value, empty until it is open.
+type OpenCell<T> = Arc<OnceCell<Arc<T>>>;
 
 /// Computes partial rows, and sends them.
 struct PartialSink {
@@ -171,7 +174,7 @@ impl<T> RecentlyUsed<T> {
         opened.map(Arc::clone)
     }
 
-    fn cell(&self, key: &str) -> Arc<OnceCell<Arc<T>>> {
+    fn cell(&self, key: &str) -> OpenCell<T> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept.iter().position(|(known, _)| known == key).and_then(|place| kept.remove(place));
         let (key, cell) = known.unwrap_or_else(|| (key.to_owned(), Arc::default()));
