@@ -204,6 +204,7 @@ fn reason(error: &StreamError) -> Reason {
             CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
             CatalogError::Table { source, .. } => table_reason(source),
             CatalogError::TooManyFiles { .. } => Reason::Limit,
+            CatalogError::Unsent { .. } => Reason::InvalidRequest,
             CatalogError::Storage { source, .. } => store_reason(source),
             CatalogError::View { source, .. } => view_reason(source),
             CatalogError::Cpu(cpu) => cpu_reason(cpu),
@@ -233,7 +234,7 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
         // The client resumes where it was as soon as it reads again.
-        StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
+        StreamError::State(_) | StreamError::Idle { .. } | StreamError::Elsewhere(_) => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Udf { source, .. } => udf_reason(source),
         StreamError::Tokens { source, .. } => tokens_reason(source),

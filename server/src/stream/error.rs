@@ -152,6 +152,9 @@ pub enum StreamError {
         /// The error.
         source: TokensError,
     },
+    /// A pass of a fit that other processes run failed.
+    #[error("{0}")]
+    Elsewhere(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A computation that several requests share failed.
     #[error(transparent)]
     Shared(Arc<Self>),
