@@ -2,8 +2,8 @@
 
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
-    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
-    state::State, tokenizers::Tokenizers, udf::Udfs,
+    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
+    plan::Limits, scan::Sharing, state::State, tokenizers::Tokenizers, udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -25,4 +25,6 @@ pub(super) struct Environment {
     pub udfs: Udfs,
     /// Tokenizers of the operator.
     pub tokenizers: Tokenizers,
+    /// The threads that decode images.
+    pub images: ImagePool,
 }

@@ -57,6 +57,7 @@ use crate::{
     catalog::Catalog,
     cpu_pool::CpuPool,
     engine::Engine,
+    images::ImagePool,
     plan::{Limits, Request},
     scan::Sharing,
     state::State,
@@ -113,6 +114,7 @@ impl Streams {
         let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
         let plans = PlanStore::new(state.clone());
         let sharing = Sharing::default();
+        let images = ImagePool::new(cpu.clone());
         let environment = Arc::new(Environment {
             catalog,
             engine,
@@ -126,6 +128,7 @@ impl Streams {
             sharing,
             udfs,
             tokenizers,
+            images,
         });
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),

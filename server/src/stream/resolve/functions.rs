@@ -1,8 +1,10 @@
 //! The Python functions and tokenizers of a plan: pinned to digests, which become part of the plan, and the columns that
-//! they compute.
+//! they and the decoders of images compute.
 //!
 //! Such a column is added to the passing rows of a chunk after the derived ones. Unlike them it is awaited: other processes
-//! compute the column of a function, and several threads of the CPU pool that of a tokenizer.
+//! compute the column of a function, and several threads of the CPU pool those of a tokenizer and of images.
+
+mod images;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -18,6 +20,7 @@ use crate::{
     budget::Budget,
     catalog::{RowGroup, Snapshot},
     error::near_names,
+    images::{ImageColumn, ImagePart, ImagePool},
     metrics::{Stage, StageTimes},
     plan::{self, PlanError, TokenizeCall, UdfCall},
     stream::{environment::Environment, error::StreamError},
@@ -30,6 +33,15 @@ use crate::{
 pub(crate) struct PlanFunctions {
     functions: BTreeMap<String, Arc<Function>>,
     tokens: BTreeMap<String, TokenColumn>,
+    /// The threads that decode images; none: the plan has none.
+    images: Option<ImagePool>,
+}
+
+/// What random crops of a stream's images are drawn from, besides their rows. A fit and a take have seed 0 and epoch 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drawing {
+    pub seed: u64,
+    pub epoch: u64,
 }
 
 /// A column that a function or a tokenizer computes. Cheap to clone.
@@ -46,6 +58,7 @@ pub(crate) struct FunctionColumn {
 enum Computation {
     Function(Arc<Function>),
     Tokens(TokenColumn),
+    Images(ImageColumn),
 }
 
 /// Pins the functions of a plan to their digests, and returns them.
@@ -81,6 +94,7 @@ pub(crate) async fn pin_functions(
         plan::pin_udfs(plan, |name| functions.functions.get(name).map(|function| function.digest()));
     }
     functions.tokens = pin_tokenizers(environment, plan).await?;
+    functions.images = images::pool(environment, plan)?;
     Ok(functions)
 }
 
@@ -149,7 +163,7 @@ pub(crate) fn place_of(snapshot: &Snapshot, row_group: &RowGroup) -> String {
 impl PlanFunctions {
     /// Returns whether the plan has no functions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.tokens.is_empty()
+        self.functions.is_empty() && self.tokens.is_empty() && self.images.is_none()
     }
 
     /// Checks the calls of a plan against the columns that they may read.
@@ -183,6 +197,7 @@ impl PlanFunctions {
             let computation = Computation::Tokens(tokens.clone());
             columns.push(FunctionColumn { field, arguments: vec![call.column], computation });
         }
+        images::add_columns(self.images.as_ref(), plan, schema, &mut columns)?;
         Ok(columns)
     }
 }
@@ -259,11 +274,12 @@ impl FunctionColumn {
         matches!(self.computation, Computation::Function(_))
     }
 
-    /// The column whose texts it tokenizes.
-    pub(super) fn text_column(&self) -> Option<&str> {
+    /// The column of about the same size that it is computed from: the texts that it tokenizes, or encoded images.
+    pub(super) fn source_column(&self) -> Option<&str> {
         match &self.computation {
             Computation::Function(_) => None,
             Computation::Tokens(column) => Some(&column.column),
+            Computation::Images(column) => (column.part == ImagePart::Bytes).then_some(column.column.as_str()),
         }
     }
 
@@ -271,7 +287,7 @@ impl FunctionColumn {
     pub(crate) async fn add_all(
         columns: &[Self],
         mut passing: Passing,
-        budget: &Budget,
+        (budget, drawing): (&Budget, Drawing),
         times: &mut StageTimes,
         place: &str,
     ) -> Result<Passing, StreamError> {
@@ -293,6 +309,12 @@ impl FunctionColumn {
                         StreamError::Tokens { place: place.to_owned(), source }
                     })?;
                     (tokens.array, tokens.held, Stage::Transform)
+                }
+                Computation::Images(column) => {
+                    let Some(images) = arguments.first() else { continue };
+                    let values = column.of(images, images::keys(&passing, drawing), budget).await;
+                    let values = values.map_err(|error| images::located(error, &passing, place))?;
+                    (values.array, values.held, Stage::Transform)
                 }
             };
             let (mut fields, mut arrays) = (passing.rows.schema().fields().to_vec(), passing.rows.columns().to_vec());

@@ -21,5 +21,6 @@ pub(crate) mod prepared;
 mod recent;
 pub(crate) mod rows;
 mod sequences;
+mod skipped;
 pub(crate) mod units;
 mod wanted;
