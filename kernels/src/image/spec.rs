@@ -131,11 +131,12 @@ impl ImageSpec {
     }
 
     /// How many times smaller in both directions an image is decoded: 1, or 4 or 8 for a JPEG image whose part that is
-    /// shown is then still twice as large as the tensor. A decoder that halves it is not faster.
+    /// shown is then still twice as large as the tensor. This saves no time for a half, nor for progressive images, of which
+    /// all coefficients are decoded and kept.
     pub(super) fn reduction(&self, header: &ImageHeader, view: &ImageView) -> u32 {
         /// Pixels of the reduced image per row or column of the tensor, at least.
         const GAP: f64 = 2.0;
-        let is_plain = header.jpeg.is_some_and(|frame| matches!(frame.components, 1 | 3));
+        let is_plain = header.jpeg.is_some_and(|frame| matches!(frame.components, 1 | 3) && !frame.is_progressive);
         if !is_plain || self.resample == Resample::Nearest {
             return 1;
         }
@@ -147,8 +148,7 @@ impl ImageSpec {
     /// Bytes that decoding an image takes at once, its tensor included.
     pub fn decoding_bytes(&self, header: &ImageHeader, view: &ImageView) -> u64 {
         let reduction = u64::from(self.reduction(header, view));
-        let is_kept = header.jpeg.is_some_and(|frame| frame.is_progressive);
-        let pixels = if is_kept { header.pixel_count() } else { header.pixel_count() / (reduction * reduction) };
+        let pixels = header.pixel_count() / (reduction * reduction);
         let (width, height) = header.shown_size();
         // Rows are resized first, and then columns.
         let resized_rows = u64::from(self.width) * u64::from(height) * u64::from(self.channels);

@@ -78,7 +78,9 @@ impl ImagePart {
                 let makes_nulls = spec.fill.is_none() && (may_be_null || on_error == OnError::Null);
                 spec.field(name).with_nullable(makes_nulls)
             }
-            Self::Bytes => Field::new(name, ImageBytes::data_type(images.data_type()).unwrap_or(DataType::Binary), true),
+            Self::Bytes => {
+                Field::new(name, ImageBytes::data_type(images.data_type()).unwrap_or(DataType::Binary), true)
+            }
             Self::Boxes => Field::new(name, box_type(), may_be_null),
             Self::Flips => Field::new(name, DataType::UInt8, false),
         }

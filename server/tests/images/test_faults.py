@@ -49,13 +49,13 @@ BAD = {
     "jpeg header": (GOOD[:100], "truncated JPEG image"),
     "jpeg half": (GOOD[: len(GOOD) // 2], "truncated JPEG image: it has no end-of-image marker"),
     "jpeg without end": (GOOD[:-2], "truncated JPEG image"),
-    "jpeg without data": (GOOD[: len(GOOD) // 2] + GOOD[-2:], "damaged JPEG image"),
+    "jpeg without data": (GOOD[:-40] + GOOD[-2:], "damaged JPEG image"),
     "jpeg 12 bits": (frame(GOOD, 0xC1, 12), "a JPEG image of 12 bits per sample"),
     "jpeg lossless": (frame(GOOD, 0xC3), "a lossless JPEG image"),
     "jpeg arithmetic": (frame(GOOD, 0xC9), "a JPEG image with arithmetic coding"),
     "png header": (PNG[:20], "truncated PNG image"),
     "png half": (PNG[: len(PNG) // 2], "damaged PNG image"),
-    "png checksum": (PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:], "damaged PNG image"),
+    "png checksum": (PNG[:-20] + bytes([PNG[-20] ^ 1]) + PNG[-19:], "damaged PNG image"),
     "png bomb": (declared_png(31_623, 31_623), "declares 31623 × 31623 pixels, the limit is 134217728"),
     "png zero": (declared_png(0, 7), "the PNG image has 0 × 7 pixels"),
     "webp header": (WEBP[:14], "truncated WebP image"),
@@ -107,7 +107,7 @@ def rows(client: fb.Client, dataset: str, columns: fb.Columns, **options: Any) -
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_image_fails_the_stream_with_its_place(client: fb.Client, faulty: Daemon, name: str):
     before = scrape(faulty).value("forebay_image_errors_total", action="fail")
-    with pytest.raises(fb.InvalidArgument) as failed:
+    with pytest.raises(fb.InvalidRequest) as failed:
         rows(client, name.replace(" ", "-"), OP)
     message = str(failed.value)
     assert failed.value.reason == "INVALID_VALUE"
@@ -124,7 +124,7 @@ def test_a_bad_image_may_be_filled(client: fb.Client, faulty: Daemon):
     assert len(found) == 41 + len(BAD)
     assert [n for n, tensor in found.items() if (tensor == 3).all()] == list(range(40, 40 + len(BAD)))
     assert scrape(faulty).value("forebay_image_errors_total", action="null") - before >= len(BAD)
-    with pytest.raises(fb.InvalidArgument, match="is null; fill nulls with fill_null"):
+    with pytest.raises(fb.InvalidRequest, match="is null; fill nulls with fill_null"):
         rows(client, "many", op)
 
 
@@ -167,7 +167,7 @@ def test_encoded_images_need_a_header_only(client: fb.Client):
         return [content for batch in batches for content in batch.data.column("o").to_pylist()]
 
     assert read(IMAGE.decode_image(8, 8, encoded=True), "png-half")[BAD_ROW] == BAD["png half"][0]
-    with pytest.raises(fb.InvalidArgument, match="row 21: not a JPEG"):
+    with pytest.raises(fb.InvalidRequest, match="row 21: not a JPEG"):
         read(IMAGE.decode_image(8, 8, encoded=True), "bmp")
     assert len(read(IMAGE.decode_image(8, 8, encoded=True, on_error="skip"), "bmp")) == 40
 
@@ -189,10 +189,18 @@ def test_damaged_bytes_end_in_an_error_or_pixels(client: fb.Client):
             for at in random.integers(0, len(damaged), 3):
                 damaged[at] ^= 1 << random.integers(0, 8)
             contents.append(bytes(damaged))
-    plan = fb.Plan(outputs={"o": IMAGE.decode_image(8, 8, on_error="null").fill_null(0)})
-    with client.exchange(plan) as exchange:
-        answered = exchange.batch(pa.record_batch({"image": pa.array(contents, pa.binary())}))
-    assert np.asarray(answered["o"]).shape == (240, 8, 8, 3)
+    plan, refused = fb.Plan(outputs={"o": IMAGE.decode_image(8, 8, on_error="null").fill_null(0)}), []
+    for content in contents:
+        try:
+            with client.exchange(plan) as exchange:
+                answered = exchange.batch(pa.record_batch({"image": pa.array([content], pa.binary())}))
+        except fb.ResourceExhausted as error:
+            refused.append(str(error))
+            continue
+        assert answered["o"].to_numpy_ndarray().shape == (1, 8, 8, 3)
+    # A damaged header may declare more pixels than the memory has room for.
+    assert len(refused) < 10
+    assert all("decoding it needs" in message for message in refused)
 
 
 @pytest.mark.parametrize(
@@ -200,16 +208,16 @@ def test_damaged_bytes_end_in_an_error_or_pixels(client: fb.Client):
     [
         ([{"log1p": {}}, {"decode_image": {"height": 1, "width": 1}}], r"ops\[1\].decode_image: must be the first op"),
         ([{"decode_image": {"height": 0, "width": 1}}], "decode_image.height: expected 1 to 16384"),
-        ([{"decode_image": {"height": 1, "width": 1, "crop": "centre"}}], "expected one of NONE, CENTER, RANDOM"),
+        ([{"decode_image": {"height": 1, "width": 1, "crop": "centre"}}], "one of NONE, CENTER, RANDOM"),
         ([{"decode_image": {"height": 1, "width": 1}}, {"standardize": {}}], "nothing is learned from pixels"),
     ],
 )
 def test_invalid_ops_are_refused_with_the_field(client: fb.Client, ops: list[dict[str, Any]], words: str):
     plan = {"outputs": [{"name": "o", "parts": [{"columns": ["image"], "ops": ops}]}]}
-    with pytest.raises((fb.InvalidArgument, ValueError), match=words):
+    with pytest.raises((fb.InvalidRequest, ValueError), match=words):
         list(client.stream("good", fb.Plan.from_dict(plan), batch_size=8))
 
 
 def test_a_column_without_images_is_refused(client: fb.Client):
-    with pytest.raises(fb.InvalidArgument, match='an image is a column of bytes, .* column "image" is Utf8'):
+    with pytest.raises(fb.InvalidRequest, match='an image is a column of bytes, .* column "image" is Utf8'):
         rows(client, "numbers", OP)

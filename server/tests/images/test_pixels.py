@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import forebay as fb
-from harness.images import RESAMPLES, Sample, encoded, expected, fitted, photos, upright
+from harness.images import RESAMPLES, Sample, encoded, expected, fitted, is_reduced, photos, upright
 
 IMAGE = fb.cols("image")
 
@@ -20,14 +20,22 @@ def tensors(client: fb.Client, columns: fb.Columns, dataset: str = "images", **o
     return np.concatenate([np.asarray(batch["o"]) for batch in batches])
 
 
-def differences(found: Any, images: list[Sample], **options: Any) -> tuple[Any, Any]:
-    """Return how far values are from Pillow's: of lossless images, and of others."""
-    size = found.shape[1:3]
-    apart: tuple[list[Any], list[Any]] = ([], [])
+class Differences(NamedTuple):
+    """How far values are from Pillow's: of images that are decoded exactly, of others, and of those at a reduced size."""
+
+    exact: Any
+    rounded: Any
+    reduced: Any
+
+
+def differences(found: Any, images: list[Sample], **options: Any) -> Differences:
+    size, apart = found.shape[1:3], Differences([], [], [])
     for tensor, image in zip(found, images, strict=True):
         wanted = expected(image.content, size, channels=found.shape[3], **options)
-        apart[not image.is_lossless].append(np.abs(tensor.astype(int) - wanted).ravel())
-    return np.concatenate(apart[0]), np.concatenate(apart[1])
+        is_small = options.get("resize") != "nearest" and is_reduced(image.content, size)
+        kind = apart.exact if image.is_lossless else apart.reduced if is_small else apart.rounded
+        kind.append(np.abs(tensor.astype(int) - wanted).ravel())
+    return Differences(*(np.concatenate(kind or [np.zeros(1)]) for kind in apart))
 
 
 @pytest.mark.parametrize("resize", [name for name in RESAMPLES if name != "nearest"])
@@ -35,26 +43,34 @@ def differences(found: Any, images: list[Sample], **options: Any) -> tuple[Any, 
 def test_every_image_with_every_filter(client: fb.Client, images: list[Sample], resize: Any, size: tuple[int, int]):
     found = tensors(client, IMAGE.decode_image(*size, resize=resize))
     assert (found.shape, found.dtype) == ((len(images), *size, 3), np.uint8)
-    lossless, lossy = differences(found, images, resize=resize)
-    assert lossless.max() <= 1
-    # The decoders of JPEG differ from libjpeg-turbo by up to 4 levels before images are resized.
-    assert (lossy <= 1).mean() >= 0.98
-    assert lossy.max() <= 6
+    exact, rounded, reduced = differences(found, images, resize=resize)
+    is_smooth = resize in {"bilinear", "box", "hamming"}
+    # Filters with negative weights add up larger numbers.
+    assert exact.max() <= (1 if is_smooth else 2)
+    assert (exact <= 1).mean() > 0.99999
+    # The decoder of JPEG differs from libjpeg-turbo by up to 4 levels before images are resized.
+    assert rounded.max() <= (3 if is_smooth else 5)
+    assert (rounded <= 1).mean() >= 0.95
+    assert (rounded <= 2).mean() >= 0.998
+    if resize == "bilinear":
+        assert (rounded <= 1).mean() >= 0.98
+        assert reduced.max() <= 8
+        assert (reduced <= 2).mean() >= 0.97
 
 
 def test_nearest(client: fb.Client, images: list[Sample]):
     found = tensors(client, IMAGE.decode_image(24, 36, resize="nearest"))
-    lossless, lossy = differences(found, images, resize="nearest")
-    assert (lossless == 0).all()
-    assert lossy.max() <= 6
+    exact, rounded, _ = differences(found, images, resize="nearest")
+    assert (exact == 0).all()
+    assert rounded.max() <= 5
 
 
 def test_greyscale(client: fb.Client, images: list[Sample]):
     found = tensors(client, IMAGE.decode_image(33, 20, channels=1))
     assert found.shape == (len(images), 33, 20, 1)
-    lossless, lossy = differences(found, images)
-    assert lossless.max() <= 1
-    assert lossy.max() <= 4
+    exact, rounded, _ = differences(found, images)
+    assert exact.max() <= 1
+    assert rounded.max() <= 3
 
 
 def test_photographs_at_their_size(client: fb.Client, images: list[Sample]):
@@ -70,7 +86,9 @@ def test_the_centred_box(client: fb.Client, images: list[Sample]):
         found = tensors(client, IMAGE.decode_image(*size, crop="center"))
         for tensor, image in zip(found, images, strict=True):
             apart = np.abs(tensor.astype(int) - fitted(image.content, size))
-            assert apart.max() <= (1 if image.is_lossless else 4), (image.name, size, apart.max())
+            is_small = is_reduced(image.content, size)
+            most = 1 if image.is_lossless else 16 if is_small else 4
+            assert apart.max() <= most, (image.name, size, apart.max())
 
 
 def test_a_large_photograph_is_decoded_at_a_reduced_size(client: fb.Client, large: bytes):
@@ -91,7 +109,7 @@ def test_values_may_be_scaled(client: fb.Client, images: list[Sample]):
     np.testing.assert_allclose(scaled, (pixels / 255 - mean) / std, rtol=1e-6, atol=1e-6)
     halves = tensors(client, IMAGE.decode_image(16, 16, normalize=(mean, std)), dtype="FLOAT16")
     np.testing.assert_array_equal(halves, scaled.astype(np.float16))
-    unit = tensors(client, IMAGE.decode_image(16, 16).min_max(0, 255))
+    unit = tensors(client, IMAGE.decode_image(16, 16).min_max(min=0, max=255))
     np.testing.assert_array_equal(unit, (pixels / 255).astype(np.float32))
     clipped = tensors(client, IMAGE.decode_image(16, 16).clip(10, 99))
     np.testing.assert_array_equal(clipped, pixels.clip(10, 99))
@@ -112,7 +130,7 @@ def test_other_columns_of_images(client: fb.Client, dataset: str):
 
 def test_nulls(client: fb.Client):
     op = IMAGE.decode_image(4, 4)
-    with pytest.raises(fb.InvalidArgument, match="row 1 is null; fill nulls with fill_null"):
+    with pytest.raises(fb.InvalidRequest, match="row 1 is null; fill nulls with fill_null"):
         tensors(client, op, dataset="nulls")
     filled = tensors(client, op.fill_null(7), dataset="nulls")
     assert (filled[1] == 7).all()
@@ -128,7 +146,7 @@ def test_photographs_of_packages(client: fb.Client):
     plan = fb.Plan(outputs={"o": IMAGE.decode_image(224, 224, crop="center")})
     with client.exchange(plan) as exchange:
         answered = exchange.batch(pa.record_batch({"image": pa.array(contents, pa.binary())}))
-    for tensor, content in zip(np.asarray(answered["o"]), contents, strict=True):
+    for tensor, content in zip(answered["o"].to_numpy_ndarray(), contents, strict=True):
         apart = np.abs(tensor.astype(int) - fitted(content, (224, 224)))
         assert (apart <= 1).mean() > 0.99
         assert apart.max() <= 4

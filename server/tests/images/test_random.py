@@ -11,7 +11,7 @@ import pytest
 
 import forebay as fb
 from harness.daemon import LOOPBACK, Daemon
-from harness.images import Sample, draws, expected, flips, random_box, upright
+from harness.images import Sample, draws, expected, flips, is_reduced, random_box, upright
 from harness.metrics import scrape
 
 IMAGE = fb.cols("image")
@@ -39,7 +39,10 @@ def test_draws_are_those_of_the_documentation(client: fb.Client, images: list[Sa
             box = (left, top, left + width, top + height)
             wanted = expected(image.content, (24, 24), box=box, flip=flips(draw))
             apart = np.abs(np.frombuffer(tensor, np.uint8).astype(int) - wanted.ravel())
-            assert apart.max() <= (1 if image.is_lossless else 6), (image.name, apart.max())
+            if is_reduced(image.content, (24, 24), (width, height)):
+                assert (apart <= 8).mean() > 0.98, image.name
+                continue
+            assert apart.max() <= (1 if image.is_lossless else 4), (image.name, apart.max())
 
 
 def test_torchvision_draws_the_same_distribution(client: fb.Client, images: list[Sample]):
@@ -120,8 +123,7 @@ def test_columns_of_a_seed_are_cropped_alike(client: fb.Client):
 
 def test_random_access_has_epoch_0_and_seed_0(client: fb.Client):
     found = rows(client.stream("images", PLAN, batch_size=16))
-    with client.dataset("images", PLAN) as dataset:
-        taken = np.asarray(dataset.take([5, 0, 5])["o"])
+    taken = np.asarray(client.take("images", PLAN, [5, 0, 5])["o"])
     assert [tensor.tobytes() for tensor in taken] == [found[5], found[0], found[5]]
 
 
@@ -141,7 +143,7 @@ def test_encoded_images_have_their_box_and_flip(client: fb.Client, images: list[
 @pytest.mark.parametrize("op", [RANDOM, IMAGE.decode_image(8, 8, flip=True)])
 def test_exchanges_refuse_random_crops(client: fb.Client, op: fb.Columns):
     plan = fb.Plan(outputs={"o": op})
-    refused = pytest.raises(fb.InvalidArgument, match="serve a plan with the crop CENTER or NONE")
+    refused = pytest.raises(fb.InvalidRequest, match="serve a plan with the crop CENTER or NONE")
     with refused as failed, client.exchange(plan) as exchange:
         exchange.batch(pa.record_batch({"image": pa.array([b""], pa.binary())}))
     assert failed.value.reason == "INVALID_REQUEST"

@@ -20,6 +20,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     resizer: fast_image_resize::Resizer,
+    /// Rows that are resized, before columns are.
+    rows: Vec<u8>,
 }
 
 /// A decoder's pixels, as stored.
@@ -48,9 +50,9 @@ pub(super) fn decode(
     let Decoded { width, height, layout, values } = decoded;
     let channels = spec.channels as usize;
     let shown = Pixels::new((width, height), layout, values, channels).upright(header.orientation);
-    let crop = reduced(&view.crop, header.shown_size(), (shown.width, shown.height));
+    let crop = reduced(&view.crop, reduction);
     let size = (spec.width, spec.height);
-    resize::resize(&shown, &crop, spec.resample, size, &mut scratch.resizer, out)
+    resize::resize(&shown, &crop, spec.resample, size, scratch, out)
         .map_err(|reason| ImageProblem::damaged(header.format.name(), &reason))?;
     if view.is_flipped {
         pixels::mirror(out, spec.width as usize, channels);
@@ -80,8 +82,10 @@ fn check(header: &ImageHeader, decoded: &Decoded, reduction: u32) -> Result<(), 
     Err(ImageProblem::damaged(header.format.name(), &found))
 }
 
-/// A box in an image that was decoded at another size.
-fn reduced(crop: &CropBox, size: (u32, u32), found: (usize, usize)) -> CropBox {
-    let (across, down) = (found.0 as f64 / f64::from(size.0), found.1 as f64 / f64::from(size.1));
-    CropBox { left: crop.left * across, top: crop.top * down, width: crop.width * across, height: crop.height * down }
+/// A box in an image that was decoded this many times smaller. The last columns and rows of that image are of pixels
+/// beyond the edge.
+fn reduced(crop: &CropBox, reduction: u32) -> CropBox {
+    let CropBox { left, top, width, height } = *crop;
+    let scale = 1.0 / f64::from(reduction);
+    CropBox { left: left * scale, top: top * scale, width: width * scale, height: height * scale }
 }

@@ -47,7 +47,8 @@ def photos() -> list[Image.Image]:
     folder = Path(sklearn.datasets.__file__).parent / "images"
     hopper = matplotlib.cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
     paths = [folder / "china.jpg", folder / "flower.jpg", Path(str(hopper))]
-    return [Image.open(path).convert("RGB") for path in paths]
+    # Without their colour profiles, which would be most of a small file.
+    return [Image.fromarray(np.asarray(Image.open(path).convert("RGB"))) for path in paths]
 
 
 def picture(size: tuple[int, int], number: int) -> Image.Image:
@@ -161,6 +162,15 @@ def fitted(content: bytes, size: tuple[int, int], **options: Any) -> np.ndarray[
     """Return the tensor of the centred box, by Pillow's own function."""
     image = ImageOps.fit(upright(content), (size[1], size[0]), Image.Resampling.BILINEAR, **options)
     return np.asarray(image)
+
+
+def is_reduced(content: bytes, size: tuple[int, int], box: tuple[float, float] | None = None) -> bool:
+    """Return whether the server decodes an image at a reduced size: `box` is the width and height that are shown."""
+    image = Image.open(io.BytesIO(content))
+    if image.format != "JPEG" or image.mode == "CMYK" or "progressive" in image.info:
+        return False
+    width, height = box or upright(content).size
+    return min(width / size[1], height / size[0]) >= 8
 
 
 def draws(row: int, *, seed: int, epoch: int, op_seed: int = 0) -> Callable[[int], int]:
