@@ -40,9 +40,9 @@ pub use spec::{IMAGE_SIDE_MAX, IMAGE_VALUES_MAX, ImageSpec, Normalize, Resample}
 pub use view::{Crop, CropBox, ImageView};
 
 #[cfg(not(feature = "images"))]
-use absent::{Scratch, decode};
+use absent::{ResizeScratch, decode};
 #[cfg(feature = "images")]
-use decode::{Scratch, decode};
+use decode::{ResizeScratch, decode};
 
 /// Decodes images for an op.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl ImageDecoder {
         let (count, width) = (rows.len(), self.spec.value_count());
         let mut pixels = vec![0; count * width];
         let (mut failed, mut is_valid) = (Vec::new(), vec![true; count]);
-        let mut scratch = Scratch::default();
+        let mut scratch = ResizeScratch::default();
         for (row, (image, out)) in rows.into_iter().zip(pixels.chunks_exact_mut(width)).enumerate() {
             let decoded = match image {
                 ImageRow::Image(bytes, header, key) => {

@@ -14,7 +14,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::{
     ImagePool, OnError,
     error::ImagesError,
-    jobs::{Headers, Job, headers, jobs, rows},
+    jobs::{Headers, ImageJob, headers, jobs, rows},
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -60,7 +60,7 @@ pub struct ImageValues {
 
 /// The images of a chunk of rows.
 #[derive(Debug)]
-struct Chunk {
+struct ImageChunk {
     images: ImageBytes,
     headers: Headers,
     keys: Vec<ImageKey>,
@@ -159,16 +159,16 @@ impl ImageColumn {
     }
 
     /// Reads the headers of images.
-    async fn chunk(&self, images: &ArrayRef, keys: Vec<ImageKey>) -> Result<Chunk, ImagesError> {
+    async fn chunk(&self, images: &ArrayRef, keys: Vec<ImageKey>) -> Result<ImageChunk, ImagesError> {
         let images = ImageBytes::of(images)?;
-        let read = move || Chunk { headers: headers(&images), images, keys };
+        let read = move || ImageChunk { headers: headers(&images), images, keys };
         Ok(self.pool.cpu.run(read).await?)
     }
 
     /// The tensors of each job, the rows that failed, and the memory of the tensors.
     async fn decoded(
         &self,
-        chunk: &Arc<Chunk>,
+        chunk: &Arc<ImageChunk>,
         budget: &Budget,
     ) -> Result<Vec<(ArrayRef, Vec<(usize, ImageProblem)>, Reservation)>, ImagesError> {
         let jobs = jobs(&chunk.headers, &chunk.keys, self.decoder.spec());
@@ -178,13 +178,13 @@ impl ImageColumn {
 
     async fn job(
         &self,
-        chunk: Arc<Chunk>,
-        job: Job,
+        chunk: Arc<ImageChunk>,
+        job: ImageJob,
         budget: &Budget,
     ) -> Result<(ArrayRef, Vec<(usize, ImageProblem)>, Reservation), ImagesError> {
         // Never closed.
         let _permit = self.pool.permits.acquire().await;
-        let Job { rows: range, bytes, largest: (row, width, height) } = job;
+        let ImageJob { rows: range, bytes, largest: (row, width, height) } = job;
         let memory = budget.reserve(bytes);
         let mut memory =
             memory.map_err(|source| ImagesError::Memory { column: self.column.clone(), row, width, height, source })?;

@@ -15,7 +15,7 @@ pub(super) type Headers = Vec<Option<Result<ImageHeader, ImageProblem>>>;
 
 /// Rows that a thread decodes one after the other.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ImageJob {
     pub rows: Range<usize>,
     /// Bytes that the job needs at once: those of its largest image, and of its tensors.
     pub bytes: u64,
@@ -29,8 +29,8 @@ pub(super) fn headers(images: &ImageBytes) -> Headers {
 }
 
 /// Divides rows into jobs.
-pub(super) fn jobs(headers: &Headers, keys: &[ImageKey], spec: &ImageSpec) -> Vec<Job> {
-    let (mut jobs, mut pixels): (Vec<Job>, u64) = (Vec::new(), JOB_PIXELS_MAX);
+pub(super) fn jobs(headers: &Headers, keys: &[ImageKey], spec: &ImageSpec) -> Vec<ImageJob> {
+    let (mut jobs, mut pixels): (Vec<ImageJob>, u64) = (Vec::new(), JOB_PIXELS_MAX);
     for (row, header) in headers.iter().enumerate() {
         let found = header.as_ref().and_then(|header| header.as_ref().ok());
         let row_pixels = found.map_or(0, ImageHeader::pixel_count).saturating_add(ROW_PIXELS);
@@ -47,7 +47,7 @@ pub(super) fn jobs(headers: &Headers, keys: &[ImageKey], spec: &ImageSpec) -> Ve
             }
             None => {
                 pixels = row_pixels;
-                jobs.push(Job { rows: row..row + 1, bytes: needed, largest: (row, size.0, size.1) });
+                jobs.push(ImageJob { rows: row..row + 1, bytes: needed, largest: (row, size.0, size.1) });
             }
         }
     }

@@ -6,7 +6,7 @@ use forebay_proto::{
     v1::{self, fill_null::Fill, op::Op as OpMessage},
 };
 
-use super::{decode_image, default_dtype::dtype_of};
+use super::{decode_image::defaults, default_dtype::dtype_of};
 use crate::state::short_digest;
 
 /// The smoothing of a `target_mean` that names none.
@@ -81,7 +81,7 @@ fn canonical_op(mut op: v1::Op) -> v1::Op {
         message.add_special_tokens.get_or_insert(true);
     }
     if let Some(OpMessage::DecodeImage(message)) = &mut op.op {
-        decode_image::canonical(message);
+        defaults::write(message);
     }
     if let Some(OpMessage::TargetMean(message)) = &mut op.op {
         message.smoothing.get_or_insert(SMOOTHING);

@@ -4,6 +4,7 @@
 //! In a program there is no such op: its chain begins at the column of its result.
 
 mod check;
+pub(super) mod defaults;
 
 use forebay_kernels::{Chain, Crop, DType, ImageSpec, Normalize, OutputSpec, Resample};
 use forebay_proto::v1::{
@@ -14,12 +15,10 @@ use forebay_proto::v1::{
 };
 use prost::Message as _;
 
+use defaults::{RATIO, SCALE};
+
 use super::{error::PlanError, path::chain_path};
 use crate::state::short_digest;
-
-/// The bounds of random boxes that name none: those of torchvision.
-pub(super) const SCALE: (f64, f64) = (0.08, 1.0);
-pub(super) const RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 
 /// Digits of the op's digest in the name of a column.
 const DIGEST_DIGITS: usize = 8;
@@ -128,17 +127,6 @@ impl DecodeImageCall {
     /// What happens to bytes that are not a whole image.
     pub fn on_error(&self) -> OnError {
         self.op.on_error()
-    }
-}
-
-/// Writes the defaults of an op.
-pub(super) fn canonical(op: &mut v1::DecodeImage) {
-    op.channels.get_or_insert(3);
-    if op.crop() == message::Crop::Random {
-        op.scale_min.get_or_insert(SCALE.0);
-        op.scale_max.get_or_insert(SCALE.1);
-        op.ratio_min.get_or_insert(RATIO.0);
-        op.ratio_max.get_or_insert(RATIO.1);
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
         cache::{Compiler, PinnedPlan, PlanCache},
         derivation::Derivation,
         expressions::{Expressions, RowSource},
-        functions::{Drawing, FunctionColumn},
+        function_column::{Drawing, FunctionColumn},
         passing::Passing,
         units,
     },

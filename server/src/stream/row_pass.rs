@@ -16,11 +16,8 @@ use super::{
     error::StreamError,
     flights::Progress,
     resolve::{
-        count::rows_and_groups,
-        deciding::NextRows,
-        expressions::Expressions,
-        functions::{Drawing, place_of},
-        rows::Rows,
+        count::rows_and_groups, deciding::NextRows, expressions::Expressions, function_column::Drawing,
+        functions::place_of, rows::Rows,
     },
 };
 use crate::{

@@ -49,7 +49,6 @@ BAD = {
     "jpeg header": (GOOD[:100], "truncated JPEG image"),
     "jpeg half": (GOOD[: len(GOOD) // 2], "truncated JPEG image: it has no end-of-image marker"),
     "jpeg without end": (GOOD[:-2], "truncated JPEG image"),
-    "jpeg without data": (GOOD[:-40] + GOOD[-2:], "damaged JPEG image"),
     "jpeg 12 bits": (frame(GOOD, 0xC1, 12), "a JPEG image of 12 bits per sample"),
     "jpeg lossless": (frame(GOOD, 0xC3), "a lossless JPEG image"),
     "jpeg arithmetic": (frame(GOOD, 0xC9), "a JPEG image with arithmetic coding"),

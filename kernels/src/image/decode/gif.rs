@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
-use super::Decoded;
+use super::decoded::Decoded;
 use crate::image::{
     error::ImageProblem,
     header::{IMAGE_PIXELS_MAX, ImageHeader},

@@ -4,7 +4,7 @@ use jpeg_decoder::PixelFormat;
 use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
-use super::Decoded;
+use super::decoded::Decoded;
 use crate::image::{error::ImageProblem, header::ImageHeader, pixels::Layout};
 
 const NAME: &str = "JPEG";

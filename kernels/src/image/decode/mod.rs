@@ -1,5 +1,6 @@
 //! Bytes of an image → its tensor, by the crates of each format.
 
+mod decoded;
 mod gif;
 mod jpeg;
 mod png;
@@ -8,29 +9,16 @@ mod webp;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use decoded::Decoded;
+pub(super) use resize::ResizeScratch;
+
 use super::{
     error::ImageProblem,
     header::{ImageFormat, ImageHeader},
-    pixels::{self, Layout, Pixels},
+    pixels::{self, Pixels},
     spec::ImageSpec,
     view::{CropBox, ImageView},
 };
-
-/// Memory that images are decoded with, one after the other.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    resizer: fast_image_resize::Resizer,
-    /// Rows that are resized, before columns are.
-    rows: Vec<u8>,
-}
-
-/// A decoder's pixels, as stored.
-struct Decoded {
-    width: usize,
-    height: usize,
-    layout: Layout,
-    values: Vec<u8>,
-}
 
 /// Writes the tensor of an image, `spec.value_count()` values of 8 bits.
 pub(super) fn decode(
@@ -38,7 +26,7 @@ pub(super) fn decode(
     header: &ImageHeader,
     view: &ImageView,
     spec: &ImageSpec,
-    scratch: &mut Scratch,
+    scratch: &mut ResizeScratch,
     out: &mut [u8],
 ) -> Result<(), ImageProblem> {
     let reduction = spec.reduction(header, view);

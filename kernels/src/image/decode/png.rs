@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use png::{ColorType, Decoder, Limits, Transformations};
 
-use super::Decoded;
+use super::decoded::Decoded;
 use crate::image::{error::ImageProblem, pixels::Layout};
 
 const NAME: &str = "PNG";

@@ -8,12 +8,19 @@ use fast_image_resize::{
     images::{Image, ImageRef},
 };
 
-use super::Scratch;
 use crate::image::{pixels::Pixels, spec::Resample, view::CropBox};
+
+/// Memory that images are resized with, one after the other.
+#[derive(Debug, Default)]
+pub(in crate::image) struct ResizeScratch {
+    resizer: Resizer,
+    /// Rows that are resized, before columns are.
+    rows: Vec<u8>,
+}
 
 /// Pixels of one size.
 #[derive(Clone, Copy)]
-struct Source<'a> {
+struct SizedPixels<'a> {
     width: u32,
     height: u32,
     kind: PixelType,
@@ -26,13 +33,13 @@ pub(super) fn resize(
     crop: &CropBox,
     resample: Resample,
     size: (u32, u32),
-    scratch: &mut Scratch,
+    scratch: &mut ResizeScratch,
     out: &mut [u8],
 ) -> Result<(), String> {
-    let Scratch { resizer, rows } = scratch;
+    let ResizeScratch { resizer, rows } = scratch;
     let kind = if pixels.channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
     // Sides of images and tensors have at most 27 bits.
-    let source = Source { width: pixels.width as u32, height: pixels.height as u32, kind, values: &pixels.values };
+    let source = SizedPixels { width: pixels.width as u32, height: pixels.height as u32, kind, values: &pixels.values };
     let crop = within(crop, pixels);
     let Some((filter, support)) = filter(resample) else {
         nearest(pixels, &crop, size, out);
@@ -48,12 +55,12 @@ pub(super) fn resize(
     rows.resize(size.0 as usize * count as usize * kind.size(), 0);
     let all_rows = CropBox { top: first, height: f64::from(count), ..crop };
     source.resize(all_rows, algorithm, (size.0, count), resizer, rows)?;
-    let resized = Source { width: size.0, height: count, kind, values: rows };
+    let resized = SizedPixels { width: size.0, height: count, kind, values: rows };
     let columns = CropBox { left: 0.0, top: crop.top - first, width: f64::from(size.0), height: crop.height };
     resized.resize(columns, algorithm, size, resizer, out)
 }
 
-impl Source<'_> {
+impl SizedPixels<'_> {
     fn resize(
         self,
         crop: CropBox,

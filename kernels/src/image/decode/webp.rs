@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
-use super::Decoded;
+use super::decoded::Decoded;
 use crate::image::{error::ImageProblem, pixels::Layout};
 
 const NAME: &str = "WebP";

@@ -1,6 +1,6 @@
 //! JPEG: the segments of the file up to its end, whose marker a truncated one lacks.
 
-use super::{ImageFormat, ImageHeader, JpegFrame, truncated};
+use super::declared::{ImageFormat, ImageHeader, JpegFrame, truncated};
 use crate::image::{
     error::ImageProblem,
     exif::{self, Orientation},

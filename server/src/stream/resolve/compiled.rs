@@ -21,7 +21,7 @@ use crate::{
         resolve::{
             cache::{Compiler, PinnedPlan},
             expressions::{Expressions, RowSource},
-            functions::FunctionColumn,
+            function_column::FunctionColumn,
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
             units,

@@ -11,7 +11,7 @@ use arrow::{
 
 use super::{
     expressions::{Expressions, row_id_field},
-    functions::FunctionColumn,
+    function_column::FunctionColumn,
     groups::GroupFilter,
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},

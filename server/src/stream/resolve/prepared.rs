@@ -18,7 +18,8 @@ use crate::{
         error::StreamError,
         resolve::{
             compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
-            functions::{Drawing, place_of},
+            function_column::Drawing,
+            functions::place_of,
             passing::Passing,
         },
     },

@@ -16,7 +16,7 @@ use crate::{
             deciding::{self, Deciding, NextRows},
             derivation::Derivation,
             expressions::Expressions,
-            functions::{Drawing, FunctionColumn},
+            function_column::{Drawing, FunctionColumn},
             groups::GroupFilter,
             passing::Passing,
             wanted,

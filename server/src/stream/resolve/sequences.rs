@@ -9,7 +9,8 @@ use super::{
     compiled::Compiled,
     count::{COUNTED_AT_ONCE, RowCounts, count_key, may_pass},
     documents::Documents,
-    functions::{Drawing, place_of},
+    function_column::Drawing,
+    functions::place_of,
 };
 use crate::{
     catalog::Snapshot,
