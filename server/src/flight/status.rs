@@ -13,6 +13,7 @@ use crate::{
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
     engine::EngineError,
+    images::ImagesError,
     plan::PlanError,
     scan::ScanError,
     stream::StreamError,
@@ -238,6 +239,7 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Udf { source, .. } => udf_reason(source),
         StreamError::Tokens { source, .. } => tokens_reason(source),
+        StreamError::Images { source, .. } => images_reason(source),
         StreamError::Shared(error) => reason(error),
         StreamError::Source { source, .. } => reason(source),
         StreamError::SourceNotFitted { .. } => Reason::NotFitted,
@@ -274,6 +276,15 @@ fn udf_reason(error: &UdfError) -> Reason {
         UdfError::TooLarge { .. } => Reason::Limit,
         UdfError::Memory { source, .. } => memory_reason(source),
         UdfError::Cpu(cpu) => cpu_reason(cpu),
+    }
+}
+
+fn images_reason(error: &ImagesError) -> Reason {
+    match error {
+        ImagesError::Image { .. } => Reason::InvalidValue,
+        ImagesError::Memory { source, .. } | ImagesError::Tensors { source, .. } => memory_reason(source),
+        ImagesError::Arrow(_) => Reason::Internal,
+        ImagesError::Cpu(cpu) => cpu_reason(cpu),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
-    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
-    state::State, tokenizers::Tokenizers, udf::Udfs,
+    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
+    plan::Limits, scan::Sharing, state::State, tokenizers::Tokenizers, udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -25,6 +25,8 @@ pub(super) struct Environment {
     pub udfs: Udfs,
     /// Tokenizers of the operator.
     pub tokenizers: Tokenizers,
+    /// The threads that decode images.
+    pub images: ImagePool,
 }
 
 /// The parts of the server that streams run on.
@@ -59,6 +61,7 @@ impl Environment {
     pub(super) fn new(parts: StreamParts) -> Self {
         let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
         let (plans, sharing) = (PlanStore::new(state.clone()), Sharing::default());
-        Self { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs, tokenizers }
+        let images = ImagePool::new(cpu.clone());
+        Self { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs, tokenizers, images }
     }
 }

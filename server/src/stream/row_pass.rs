@@ -15,7 +15,10 @@ use super::{
     },
     error::StreamError,
     flights::Progress,
-    resolve::{count::rows_and_groups, deciding::NextRows, expressions::Expressions, functions::place_of, rows::Rows},
+    resolve::{
+        count::rows_and_groups, deciding::NextRows, expressions::Expressions, function_column::Drawing,
+        functions::place_of, rows::Rows,
+    },
 };
 use crate::{
     budget::Reservation,
@@ -120,7 +123,7 @@ async fn next_values<Sink: RowSink>(
     let (reader, next) = decode(cpu, snapshot, group, columns, step).await?;
     let Some(NextRows { passing, stored }) = next? else { return Ok((reader, sink, None)) };
     let (mut times, place) = (StageTimes::default(), place_of(snapshot, group));
-    let passing = rows.with_functions(passing, &environment.budget, &mut times, &place).await?;
+    let passing = rows.with_functions(passing, (&environment.budget, Drawing::default()), &mut times, &place).await?;
     let compute = move || {
         let values = sink.compute(&passing.rows);
         (sink, values)
