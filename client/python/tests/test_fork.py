@@ -180,6 +180,19 @@ print(len(ids(stream)), len(exchange({"id": [1, 2], "x": [0.5, 1.5]})["id"]))
     assert run(script, server, FOREBAY_NATIVE="off").splitlines() == ["3 3", "0", "90 2"]
 
 
+def test_a_fork_closes_the_stream_that_no_loop_reads(server: Server):
+    script = """
+first, second = (FlightDataset(url, "tiny", plan, batch_size=16, shuffle=True, seed=5) for _ in range(2))
+first.set_epoch(0)
+order = ids(first)
+# The next epoch is open.
+assert any(thread.name == "forebay-next-epoch" for thread in threading.enumerate())
+loader = DataLoader(second, batch_size=None, num_workers=1, multiprocessing_context="fork")
+print(ids(loader) == order, sorted(ids(first)) == sorted(order))
+"""
+    assert run(script, server) == "True True"
+
+
 def test_a_forked_child_ends_with_a_test_process_that_hangs():
     script = """
 import os, time

@@ -175,16 +175,6 @@ def test_files_that_change_between_epochs_are_read(serve: Serve, tmp_path: Path,
     assert taken == [1, 2]
 
 
-def test_a_fork_closes_the_stream_that_no_loop_reads(make: Make, orders: list[list[int]]):
-    data = make()
-    data.set_epoch(0)
-    assert ids(data) == orders[0]
-    assert own_threads()
-    loader = DataLoader(make(), batch_size=None, num_workers=1, multiprocessing_context="fork")
-    assert ids(loader) == orders[0]
-    assert ids(data) == orders[1]
-
-
 # Imported once rather than by every worker.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["torch"])
 

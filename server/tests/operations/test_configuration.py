@@ -14,6 +14,7 @@ from harness.daemon import LOOPBACK, Daemon, run_to_end
 
 Start = Callable[..., Daemon]
 OPTIONS = [
+    "tokenizer",
     "dataset",
     "listen",
     "advertise",
