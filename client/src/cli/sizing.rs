@@ -82,7 +82,7 @@ fn positive(text: &str) -> Result<f64, String> {
 // === impl SizingOptions ===
 
 impl SizingOptions {
-    /// The servers and the fit that the options ask for, over the epoch of an estimate.
+    /// The servers and the fit of the options, over the epoch of an estimate.
     pub(crate) fn sizing(&self, costs: &Costs, batch_size: u64) -> Sizing {
         let demand = |(rows_per_second, cpu_seconds_per_million_rows)| Demand {
             rows_per_second,
@@ -112,7 +112,7 @@ impl SizingOptions {
 // === impl Sizing ===
 
 impl Sizing {
-    /// Whether nothing was asked for.
+    /// Whether the options contain no question.
     pub(crate) fn is_empty(&self) -> bool {
         self.servers.is_none() && self.fit.is_none()
     }

@@ -1,7 +1,7 @@
 //! Images: bytes of a JPEG, PNG, WebP or GIF image → a tensor of one size.
 //!
 //! An [`ImageHeader`] says what memory a decoder needs, and an [`ImageView`] what is shown of the image, both before a pixel is
-//! decoded. An [`ImageDecoder`] writes the tensors of a run of rows. Where nothing else is said, the pixels are those of
+//! decoded. An [`ImageDecoder`] writes the tensors of a run of rows. Unless stated otherwise, the pixels are those of
 //! Pillow: `ImageOps.exif_transpose`, `convert`, a crop, `resize`. Nothing here is parallel: the caller divides the rows.
 //!
 //! Without the feature `images` every image is refused.

@@ -131,7 +131,7 @@ impl ImageSpec {
     }
 
     /// How many times smaller in both directions an image is decoded: 1, or 4 or 8 for a JPEG image whose part that is
-    /// shown is then still twice as large as the tensor. This saves no time for a half, nor for progressive images, of which
+    /// shown is then still twice as large as the tensor. A half saves no time, and no factor does for progressive images, of which
     /// all coefficients are decoded and kept.
     pub(super) fn reduction(&self, header: &ImageHeader, view: &ImageView) -> u32 {
         /// Pixels of the reduced image per row or column of the tensor, at least.

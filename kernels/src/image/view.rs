@@ -48,7 +48,7 @@ pub struct ImageView {
 /// The draw that decides whether an image is mirrored.
 const FLIP_DRAW: u64 = 0;
 
-/// Boxes that are drawn before the centred one is taken.
+/// Boxes that are drawn before the centred one is used.
 const ATTEMPTS: u64 = 10;
 
 /// Draws of an attempt: area, ratio, top, left.

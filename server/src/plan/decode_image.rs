@@ -23,7 +23,7 @@ use crate::state::short_digest;
 /// Digits of the op's digest in the name of a column.
 const DIGEST_DIGITS: usize = 8;
 
-/// The names of the columns of an encoded image beside its bytes, after that of its output.
+/// Suffixes of the names of the columns that an encoded image has in addition to its bytes.
 const BOX_SUFFIX: &str = "_box";
 const FLIP_SUFFIX: &str = "_flip";
 
@@ -81,7 +81,7 @@ impl DecodeImageCall {
         if self.op.encoded { self.bytes() } else { self.tensors() }
     }
 
-    /// The outputs beside that of an encoded image's bytes.
+    /// The outputs of an encoded image in addition to its bytes.
     fn more_outputs(&self, name: &str) -> [OutputSpec; 2] {
         let spec = |suffix: &str, dtype: DType, column: String| OutputSpec {
             name: format!("{name}{suffix}"),
@@ -169,7 +169,7 @@ pub fn decode_image_calls(plan: &v1::Plan) -> Result<Vec<(DecodeImageCall, Strin
     Ok(calls)
 }
 
-/// The outputs that encoded images have beside their own, in the order of the plan.
+/// The outputs that encoded images have in addition to their bytes, in the order of the plan.
 pub(super) fn more_outputs(plan: &v1::Plan) -> Vec<OutputSpec> {
     let calls = plan.outputs.iter().filter_map(|output| {
         let (call, _) = DecodeImageCall::starting(output.parts.first()?)?;

@@ -103,7 +103,7 @@ def decode_image(
     if crop != "random" and (scale is not None or ratio is not None):
         raise ValueError('decode_image: scale and ratio bound the random crop: pass crop="random" too')
     if encoded and (normalize is not None or on_error == "null"):
-        raise ValueError('decode_image: an encoded image is as stored: pass neither normalize nor on_error="null"')
+        raise ValueError('decode_image: an encoded image is as stored: do not pass normalize or on_error="null"')
     boxes = (
         (_bounds("scale", scale or SCALE, 1.0), _bounds("ratio", ratio or RATIO, 1000.0))
         if crop == "random"

@@ -18,7 +18,7 @@ pub(in crate::engine) struct SortedValues {
     kind: NumberKind,
     /// The number of all rows.
     total: u64,
-    /// The rows that are needed, ascending, and the number of those that have come.
+    /// The rows that are needed, ascending, and the number of those that were found.
     needed: Vec<u64>,
     found: usize,
     /// The rows so far.
@@ -69,7 +69,7 @@ impl SortedValues {
     /// The distribution; `None` without values.
     pub(in crate::engine) fn distribution(self) -> Result<Option<Distribution>, EngineError> {
         if self.rows != self.total || self.found != self.needed.len() {
-            return Err(exec_datafusion_err!("{} of {} values have come", self.rows, self.total).into());
+            return Err(exec_datafusion_err!("{} of {} values arrived", self.rows, self.total).into());
         }
         let kind = self.kind;
         let ends = self.kept.iter().map(|(_, end)| *end).collect();

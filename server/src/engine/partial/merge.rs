@@ -21,7 +21,7 @@ use crate::engine::{
 pub struct Merge {
     shape: PartialShape,
     summaries: Vec<MomentsAccumulator>,
-    /// Of each column whose quantiles are needed; `None` until its total has come, which is before its values.
+    /// Of each column whose quantiles are needed; `None` until its total arrives, which precedes its values.
     quantiles: Vec<Option<SortedValues>>,
     /// `None` if a plan cannot hold the values.
     counts: Vec<Option<TopValues>>,
@@ -75,7 +75,7 @@ impl Engine {
 // === impl Merge ===
 
 impl Merge {
-    /// Adds partial rows, in which each aggregate has each value and part once; sorted if the shape says so.
+    /// Adds partial rows, in which each aggregate has each value and part once; sorted if the shape requires it.
     pub fn push(&mut self, rows: &RecordBatch) -> Result<(), EngineError> {
         let numbers = rows.column(0).as_primitive::<UInt32Type>();
         let mut of_aggregates: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

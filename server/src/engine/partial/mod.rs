@@ -1,7 +1,7 @@
 //! Aggregates in parts: rows that any number of processes compute from their rows of a table, and that one process merges.
 //!
 //! A partial row counts the rows of a table that have one value in one aggregate. GROUP BY adds up the rows of equal values in any
-//! order and in any process, as it knows nothing of aggregates: values are bytes, whose order is that of the values (`bytes`). `rows`
+//! order and in any process, independently of the aggregates: values are bytes, whose order is that of the values (`bytes`). `rows`
 //! computes partial rows, and `merge` the results from them: the same, to the bit, as those of the jobs of this module's parent, where
 //! sums of labels are exact in float64. Quantiles are exact for any number of distinct values.
 
@@ -22,7 +22,7 @@ pub use rows::PartialRows;
 /// The columns of a partial row.
 pub const PARTIAL_COLUMNS: [&str; 5] = ["aggregate", "value", "part", "rows", "label"];
 
-/// The aggregates of a pass. The partial rows of each have numbers of their own.
+/// The aggregates of a pass. The partial rows of each have separate numbers.
 #[derive(Clone, Debug, Default)]
 pub struct PartialShape {
     /// The types of the columns to summarize: float64, int64 or uint64.
