@@ -217,6 +217,12 @@ ERRORS = Row(
             "reqps",
             each(rate("forebay_requests_total", 'call="DoGet"', 'code="RESOURCE_EXHAUSTED"')),
         ),
+        Panel(
+            "Images not decoded",
+            "Images per second that could not be decoded, by what the plan does about them: fail, null or skip.",
+            "cps",
+            by("action", rate("forebay_image_errors_total")),
+        ),
     ],
 )
 

@@ -4,7 +4,7 @@
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
 //! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. A [`TextEncoder`] turns text into
-//! lists of tokens. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
+//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
 //! online serving, and are the oracle of the GPU.
@@ -39,6 +39,7 @@ pub mod cuda;
 mod domain;
 mod error;
 mod execute;
+mod image;
 mod ops;
 mod pack;
 mod prefix;
@@ -57,6 +58,11 @@ pub use execute::{
     hash_values::{hash64, hash64_integer, is_hashable},
     interleave::Interleave,
     workspace::Workspace,
+};
+pub use image::{
+    Crop, CropBox, IMAGE_PIXELS_MAX, IMAGE_SIDE_MAX, IMAGE_VALUES_MAX, ImageBytes, ImageDecoder, ImageFormat,
+    ImageHeader, ImageKey, ImageProblem, ImageRow, ImageRows, ImageSpec, ImageView, JpegFrame, Normalize, Orientation,
+    Resample, box_type,
 };
 pub use ops::{
     encoding::{Encoding, Folds},

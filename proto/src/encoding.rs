@@ -13,7 +13,7 @@ use prost_reflect::{
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use serde_path_to_error::Track;
 
-use crate::{DESCRIPTORS, Message, derive, exact, lifted::Lifted};
+use crate::{DESCRIPTORS, Message, derive, exact, lifted::Lifted, spelling};
 
 /// Limit of the bytes of a message: enough for a plan with a vocabulary of several hundred thousand words.
 pub const JSON_BYTES_MAX: usize = 64 << 20;
@@ -116,7 +116,7 @@ fn decode_json<M: Message>(bytes: &[u8]) -> Result<M, DecodeError> {
         return Err(error(format!("nested more than {JSON_DEPTH_MAX} deep")));
     }
     let descriptor = descriptor::<M>().ok_or_else(|| error("unknown message".to_owned()))?;
-    let bytes = &*derive::with_lists(bytes);
+    let bytes = &*spelling::upper_case(derive::with_lists(bytes));
     if let Some(message) = decode_lifted(bytes, &descriptor) {
         return Ok(message);
     }

@@ -13,6 +13,7 @@ mod lifted;
 mod plan_bytes;
 pub mod protocol;
 mod reason;
+mod spelling;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
 pub use plan_bytes::{plan_from_bytes, plan_to_bytes};

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 "$bin/hadolint" --failure-threshold info Dockerfile
 rules='{document-start: disable, line-length: {max: 120}}'
 "$bin/yamllint" --strict --config-data "{extends: default, rules: $rules}" kubernetes
-"$bin/kubernetes-validate" --strict --quiet kubernetes/*.yaml
+"$bin/kubernetes-validate" --strict --quiet kubernetes/*.yaml kubernetes/*/*.yaml
 
 if ! command -v systemd-analyze >/dev/null; then
   echo "lint: systemd unit NOT checked: systemd-analyze is missing" >&2

@@ -18,6 +18,7 @@ pub mod error;
 pub mod expr;
 pub mod flight;
 pub mod gauges;
+pub mod images;
 pub mod log;
 pub mod metrics;
 pub mod metrics_http;

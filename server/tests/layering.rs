@@ -38,7 +38,7 @@ const LAYERS: [&[&str]; 7] = [
     &["stream"],
     &["scan", "engine"],
     &["catalog", "expr"],
-    &["plan", "view", "cache", "tokenizers", "udf"],
+    &["plan", "view", "cache", "tokenizers", "images", "udf"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
 ];
 

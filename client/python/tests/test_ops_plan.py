@@ -68,6 +68,44 @@ WRITTEN: list[tuple[fb.Columns, dict[str, Any]]] = [
         },
     ),
     (A.attention_mask(4), {"attention_mask": {"n": 4}}),
+    (A.decode_image(4, 6), {"decode_image": {"height": 4, "width": 6, "channels": 3}}),
+    (
+        A.decode_image(
+            4, 6, channels=1, resize="box", crop="random", scale=(0.5, 1), flip=True, seed=2, on_error="skip"
+        ),
+        {
+            "decode_image": {
+                "height": 4,
+                "width": 6,
+                "channels": 1,
+                "resize": "BOX",
+                "crop": "RANDOM",
+                "scale_min": 0.5,
+                "scale_max": 1.0,
+                "ratio_min": 3 / 4,
+                "ratio_max": 4 / 3,
+                "flip": True,
+                "seed": 2,
+                "on_error": "SKIP",
+            }
+        },
+    ),
+    (
+        A.decode_image(4, 6, crop="center", normalize=([0, 0.5, 1], [1, 2, 3])),
+        {
+            "decode_image": {
+                "height": 4,
+                "width": 6,
+                "channels": 3,
+                "crop": "CENTER",
+                "normalize": {"mean": [0.0, 0.5, 1.0], "std": [1.0, 2.0, 3.0]},
+            }
+        },
+    ),
+    (
+        A.decode_image(4, 6, encoded=True),
+        {"decode_image": {"height": 4, "width": 6, "channels": 3, "encoded": True}},
+    ),
 ]
 
 
@@ -199,6 +237,18 @@ def test_one_hot_accepts_filled_or_clipped_indices():
         (lambda: A.positive_mod(0), "from 1"),
         (lambda: A.positive_mod(2.5), "whole number"),
         (lambda: A.as_stored().sqrt(), "no other ops"),
+        (lambda: A.log1p().decode_image(1, 1), "must be the first op"),
+        (lambda: fb.cols("a", "b").decode_image(1, 1), "a single column"),
+        (lambda: A.decode_image(0, 1), "height must be from 1 to 16384"),
+        (lambda: A.decode_image(4000, 4000), "at most 16777216 values"),
+        (lambda: A.decode_image(1, 1, channels=4), "1 .greyscale. or 3"),
+        (lambda: A.decode_image(1, 1, crop="centre"), "one of none, center, random"),  # type: ignore[arg-type]
+        (lambda: A.decode_image(1, 1, scale=(0.1, 1)), 'pass crop="random"'),
+        (lambda: A.decode_image(1, 1, crop="random", ratio=(2, 1)), "least, greatest"),
+        (lambda: A.decode_image(1, 1, normalize=([0], [1])), "3 mean value"),
+        (lambda: A.decode_image(1, 1, normalize=([0] * 3, [1, 0, 1])), "deviation of 0"),
+        (lambda: A.decode_image(1, 1, encoded=True, on_error="null"), "as stored"),
+        (lambda: A.decode_image(1, 1).as_stored(), "an encoded image"),
     ],
 )
 def test_misuse_errors_name_the_remedy(wrong: Any, words: str):
@@ -216,6 +266,8 @@ def test_misuse_errors_name_the_remedy(wrong: Any, words: str):
         ({"pad": {"n": "many"}}, "whole numbers"),
         ({"lookup": {"table": 3}}, "must be text"),
         ({"logit": {"eps": "small"}}, "hold numbers"),
+        ({"decode_image": {"crop": "centre"}}, "one of NONE, CENTER, RANDOM"),
+        ({"decode_image": {"flip": 1}}, "true or false"),
     ],
 )
 def test_rejects_invalid_json_with_its_field_path(op: dict[str, Any], words: str):

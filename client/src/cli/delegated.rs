@@ -1,7 +1,7 @@
-//! Subcommands that other programs run, which are installed separately: `prepare` (SQL over datasets) and `compare` (the
+//! Subcommands that other programs run, which are installed separately: `prepare` (SQL over datasets), `fit --engine` and `compare` (the
 //! Python package).
 
-use std::{env, ffi::OsString, io, os::unix::process::CommandExt, path::PathBuf, process::Command};
+use std::{env, ffi::OsString, io, iter, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 use clap::Args;
 
@@ -49,6 +49,8 @@ pub(crate) fn run_if_first() -> Result<(), Failure> {
     let mut arguments = env::args_os().skip(1);
     match arguments.next().as_deref().and_then(|first| first.to_str()) {
         Some("prepare") => Err(prepare(arguments)),
+        // A fit with an engine needs no server.
+        Some("fit") if names_engine(env::args_os()) => Err(prepare(iter::once("fit".into()).chain(arguments))),
         Some("compare") => Err(compare(arguments)),
         _ => Ok(()),
     }
@@ -66,6 +68,12 @@ impl Compare {
     pub(crate) fn run(self, json: bool) -> Failure {
         compare(with_json(self.options, json))
     }
+}
+
+/// Whether arguments have the option --engine.
+fn names_engine(arguments: impl Iterator<Item = OsString>) -> bool {
+    let is_engine = |text: &str| text == "--engine" || text.starts_with("--engine=");
+    arguments.take_while(|argument| argument != "--").any(|argument| argument.to_str().is_some_and(is_engine))
 }
 
 fn with_json(options: Vec<OsString>, json: bool) -> impl Iterator<Item = OsString> {

@@ -3,12 +3,14 @@
 use clap::Args;
 use forebay_client::{Assumptions, CacheExplain, Explain as Costs, RankExplain, SourceInfo};
 use forebay_order::{estimate::estimate, row_groups};
+use forebay_proto::defaults;
 use forebay_settings::ByteSize;
 
 use super::{
     failure::Failure,
     output::{self, Align},
     session::Session,
+    sizing::SizingOptions,
     stream_options::StreamOptions,
 };
 
@@ -44,6 +46,9 @@ pub(crate) struct Explain {
     /// Network bandwidth of each rank, per second, such as 2GB or 2.5e9 bytes
     #[arg(long, env = "FOREBAY_WIRE_BYTES_PER_SECOND", value_name = "SIZE", value_parser = speed, default_value_t = 0.0, hide_default_value = true)]
     wire_bytes_per_second: f64,
+
+    #[command(flatten)]
+    sizing: SizingOptions,
 }
 
 impl Explain {
@@ -54,8 +59,14 @@ impl Explain {
 
     /// Estimates an epoch of --rows and --row-bytes.
     pub(crate) fn estimate(&self, json: bool) -> Result<(), Failure> {
-        let costs = estimate(&self.stream.request("")?, &self.assumptions());
-        write(&costs.map_err(|error| Failure::Usage(error.to_string()))?, json)
+        let request = self.stream.request("")?;
+        let costs = estimate(&request, &self.assumptions()).map_err(|error| Failure::Usage(error.to_string()))?;
+        let sizing = self.sizing.sizing(&costs, request.batch_size.unwrap_or(defaults::BATCH_SIZE));
+        match (sizing.is_empty(), json) {
+            (true, json) => write(&costs, json),
+            (false, true) => output::write(&sizing.json_beside(&costs)?),
+            (false, false) => output::write(&sizing.text_below(&output::columns(&[Align::Left; 3], &totals(&costs)))),
+        }
     }
 
     pub(crate) async fn run(self, session: &Session) -> Result<(), Failure> {

@@ -25,6 +25,7 @@ mod schema;
 mod serve;
 mod session;
 mod show;
+mod sizing;
 mod sources_file;
 mod stream_options;
 mod take;

@@ -7,18 +7,23 @@ use crate::{
         chain::{ChainProblem, CompiledChain, Head, RowShape},
         inputs::Inputs,
     },
-    domain::{Domain, is_integer, list_item},
+    domain::{Domain, Number, is_integer, list_item},
     error::OpProblem,
-    ops::{list::ListSteps, op::Op, pad},
+    image::IMAGE_VALUES_MAX,
+    ops::{list::ListSteps, op::Op},
     vector::{cast::Rounding, mapped::SharedTables},
 };
 
-/// The number of columns that a column of fixed-size lists of numbers is laid out as; `None` for other columns, and if
-/// an op takes lists.
-fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Option<u32> {
+/// The longest fixed-size lists that are laid out as columns: those of images.
+const FIXED_WIDTH_MAX: usize = IMAGE_VALUES_MAX as usize;
+
+/// The number of columns that a column of fixed-size lists of numbers is laid out as, and their kind; `None` for other
+/// columns, and if an op takes lists.
+fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Option<(usize, Number)> {
     match (data_type, chain.domain) {
-        (DataType::FixedSizeList(_, n), Domain::Number(_)) if !ops.iter().any(takes_lists) => {
-            u32::try_from(*n).ok().filter(|n| pad::check(*n).is_ok())
+        (DataType::FixedSizeList(_, n), Domain::Number(number)) if !ops.iter().any(takes_lists) => {
+            let n = usize::try_from(*n).ok().filter(|n| (1..=FIXED_WIDTH_MAX).contains(n));
+            n.map(|n| (n, number))
         }
         _ => None,
     }
@@ -42,9 +47,9 @@ impl CompiledChain {
         inputs: &mut Inputs,
     ) -> Result<Self, ChainProblem> {
         let mut chain = Self::of_type(input, data_type, inputs)?;
-        if let Some(n) = fixed_width(data_type, &chain, ops) {
+        if let Some((n, number)) = fixed_width(data_type, &chain, ops) {
             // A null row becomes n nulls; no row is shorter, so the value pads nothing.
-            chain.push_list(&Op::Pad { n, value: 0.0 }).map_err(|problem| ChainProblem::Op(0, problem))?;
+            chain.pad(n, 0.0, number);
         }
         for (position, op) in ops.iter().enumerate() {
             let rest = &ops[position + 1..];

@@ -88,7 +88,8 @@ impl CompiledChain {
         }
     }
 
-    fn pad(&mut self, n: usize, value: f64, number: Number) {
+    /// Expands each list to `n` columns.
+    pub(super) fn pad(&mut self, n: usize, value: f64, number: Number) {
         let (pad, number) = Pad::compile(n, value, number);
         self.cardinality = self.cardinality.filter(|cardinality| pad.index().is_some_and(|index| index < *cardinality));
         if number.is_float() {

@@ -6,14 +6,19 @@ use arrow::datatypes::{DataType, Field};
 
 use crate::{
     compile::{
-        chain::{ChainProblem, CompiledChain},
+        chain::{ChainProblem, CompiledChain, RowShape},
         inputs::Inputs,
     },
     domain::Domain,
     error::CompileError,
     ops::op::Op,
     spec::{Chain, DType, OutputSpec},
+    vector::tiling::tile_rows,
 };
+
+/// The key of a tensor's shape, a list in JSON, in the metadata of a column whose rows are tensors. An output of such a
+/// column alone has its shape, and is not limited by [`crate::MAX_COLUMNS`].
+pub(crate) const SHAPE_KEY: &str = "forebay.shape";
 
 /// A compiled output. Inputs are positions in `Program::input_columns`.
 #[derive(Clone, Debug)]
@@ -38,6 +43,34 @@ pub(crate) enum CompiledOutput {
 pub(crate) struct PlacedChain {
     pub(crate) at: usize,
     pub(crate) chain: CompiledChain,
+}
+
+impl CompiledOutput {
+    /// Rows of a matrix that are computed at once.
+    pub(crate) fn tile_rows(&self) -> usize {
+        let chains = match self {
+            Self::Matrix { chains, .. } => chains.as_slice(),
+            Self::Ragged { .. } | Self::Stored { .. } => &[],
+        };
+        let widest = chains.iter().filter_map(|placed| match placed.chain.shape {
+            RowShape::Columns(width) => Some(width),
+            _ => None,
+        });
+        tile_rows(widest.max().unwrap_or(1))
+    }
+
+    /// Rows of a matrix of `rows` that are computed before they are scattered.
+    pub(crate) fn scratch_rows(&self, rows: usize) -> usize {
+        rows.min(self.tile_rows())
+    }
+
+    /// Bytes of a row of a matrix.
+    pub(crate) fn row_bytes(&self) -> usize {
+        match self {
+            Self::Matrix { dtype, width, .. } => width * dtype.bytes().unwrap_or(0),
+            Self::Ragged { .. } | Self::Stored { .. } => 0,
+        }
+    }
 }
 
 /// Compiles the output at a position of the plan.
@@ -78,8 +111,21 @@ pub(crate) fn compile_output(
         chains.push(PlacedChain { at: width, chain });
         width += chain_width;
     }
-    let field = matrix_field(&spec.name, spec.dtype, width);
+    let shape = tensor_shape(spec, inputs);
+    let field = matrix_field(&spec.name, spec.dtype, width, shape);
     Ok((CompiledOutput::Matrix { dtype: spec.dtype, width, chains }, field))
+}
+
+/// The shape of the tensors of an output's only column, in JSON; none for outputs of other columns.
+fn tensor_shape<'a>(spec: &OutputSpec, inputs: &mut Inputs<'a>) -> Option<&'a str> {
+    let [Chain { column, .. }] = spec.chains.as_slice() else { return None };
+    let (_, field) = inputs.find(column)?;
+    field.metadata().get(SHAPE_KEY).map(String::as_str)
+}
+
+/// Whether an output is of a column of tensors.
+pub(super) fn is_tensor(spec: &OutputSpec, inputs: &mut Inputs) -> bool {
+    tensor_shape(spec, inputs).is_some()
 }
 
 fn stored_output(spec: &OutputSpec, inputs: &mut Inputs) -> Result<(CompiledOutput, Field), CompileError> {
@@ -116,15 +162,16 @@ pub(crate) fn chain_error(
     }
 }
 
-/// A primitive field for one column, the canonical extension type `arrow.fixed_shape_tensor` for several; never
-/// nullable.
-fn matrix_field(name: &str, dtype: DType, width: usize) -> Field {
+/// A primitive field for one column, the canonical extension type `arrow.fixed_shape_tensor` for several and for
+/// tensors; never nullable.
+fn matrix_field(name: &str, dtype: DType, width: usize, shape: Option<&str>) -> Field {
     let mut metadata = dtype_metadata(dtype);
-    let data_type = if width == 1 {
+    let data_type = if width == 1 && shape.is_none() {
         dtype.data_type()
     } else {
+        let shape = shape.map_or_else(|| format!("[{width}]"), str::to_owned);
         metadata.insert("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned());
-        metadata.insert("ARROW:extension:metadata".to_owned(), format!("{{\"shape\":[{width}]}}"));
+        metadata.insert("ARROW:extension:metadata".to_owned(), format!("{{\"shape\":{shape}}}"));
         // A width that exceeds i32 exceeds MAX_COLUMNS too, which is checked later.
         DataType::FixedSizeList(
             Arc::new(Field::new("item", dtype.data_type(), false)),

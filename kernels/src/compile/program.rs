@@ -15,7 +15,7 @@ use arrow::{
 use crate::{
     compile::{
         inputs::Inputs,
-        outputs::{CompiledOutput, compile_output},
+        outputs::{CompiledOutput, compile_output, is_tensor},
     },
     error::{CompileError, KernelError},
     spec::{MAX_COLUMNS, OutputSpec},
@@ -49,7 +49,7 @@ impl Program {
             }
             let (output, field) = compile_output(position, spec, &mut inputs)?;
             if let CompiledOutput::Matrix { dtype, width, .. } = &output {
-                columns += width;
+                columns += if is_tensor(spec, &mut inputs) { 0 } else { *width };
                 if columns > MAX_COLUMNS {
                     let error = CompileError::TooWide { output: spec.name.clone(), columns, limit: MAX_COLUMNS };
                     let (chain, error) = (spec.chains.len().saturating_sub(1), Box::new(error));
@@ -130,6 +130,11 @@ impl Program {
             CompiledOutput::Ragged { .. } => Err(field.name().as_str()),
         });
         bytes.sum()
+    }
+
+    /// Bytes of the memory in which a batch of `rows` rows is computed before they are scattered.
+    pub fn scratch_bytes(&self, rows: usize) -> usize {
+        self.outputs.iter().map(|output| output.scratch_rows(rows) * output.row_bytes()).sum()
     }
 
     /// Bytes per row over all outputs except `AS_STORED` columns and lists; `None` if there are no others.

@@ -26,7 +26,6 @@ use crate::{
         row_run::RowRun,
         workspace::Workspace,
     },
-    vector::tiling::TILE_ROWS,
 };
 
 /// One output batch being filled.
@@ -65,19 +64,22 @@ impl BatchBuilder {
     /// Creates an empty batch with room for `rows`. Takes `rows` × [`Program::row_bytes`] bytes, which the caller has
     /// accounted for.
     pub fn new(program: Arc<Program>, rows: usize) -> Self {
-        Self::with_scratch(program, rows, 0)
+        Self::with_scratch(program, rows, false)
     }
 
-    /// Creates an empty batch for [`Self::scatter`]. Takes room for 1,024 more rows than [`Self::new`], or for `rows`
-    /// more if they are fewer.
+    /// Creates an empty batch for [`Self::scatter`]. Takes [`Program::scratch_bytes`] more than [`Self::new`]: room for
+    /// 1,024 more rows, or for `rows` more if they are fewer, and for fewer rows of images.
     pub fn scattered(program: Arc<Program>, rows: usize) -> Self {
-        Self::with_scratch(program, rows, rows.min(TILE_ROWS))
+        Self::with_scratch(program, rows, true)
     }
 
-    fn with_scratch(program: Arc<Program>, rows: usize, scratch_rows: usize) -> Self {
+    fn with_scratch(program: Arc<Program>, rows: usize, is_scattered: bool) -> Self {
         let column = |output: &CompiledOutput| match output {
-            CompiledOutput::Matrix { dtype, width, .. } => Matrix::new(*dtype, *width, rows, scratch_rows)
-                .map_or(OutputColumn::Pieces(Vec::new()), OutputColumn::Matrix),
+            CompiledOutput::Matrix { dtype, width, .. } => {
+                let scratch_rows = if is_scattered { output.scratch_rows(rows) } else { 0 };
+                let matrix = Matrix::new(*dtype, *width, rows, scratch_rows);
+                matrix.map_or(OutputColumn::Pieces(Vec::new()), OutputColumn::Matrix)
+            }
             CompiledOutput::Stored { .. } | CompiledOutput::Ragged { .. } => OutputColumn::Pieces(Vec::new()),
         };
         let columns = program.outputs.iter().map(column).collect();
@@ -194,7 +196,8 @@ impl BatchBuilder {
             computed.push(match (output, column) {
                 (CompiledOutput::Matrix { dtype, chains, .. }, OutputColumn::Matrix(matrix)) => {
                     matrix.allocate(spare.filter(|_| chains.iter().all(writes_every_element)));
-                    compute_matrix(matrix, chains, run, *dtype, field, &mut self.workspace)?;
+                    let kind = (*dtype, output.tile_rows());
+                    compute_matrix(matrix, chains, run, kind, field, &mut self.workspace)?;
                     None
                 }
                 (CompiledOutput::Matrix { .. }, OutputColumn::Pieces(_)) => None,

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use arrow::array::ArrayRef;
+
 use crate::{
     compile::chain::CompiledChain,
     execute::{fuse, list_rows::ListRows, source::Feed},
@@ -34,6 +36,24 @@ pub(crate) struct ListTile {
 }
 
 impl ListFeed<'_> {
+    /// The elements of some of the prepared rows, counted from the first one, if the chain leaves them as they are: no row
+    /// or element is null, and each row has `n` elements.
+    pub(crate) fn unchanged(&self, rows: Range<usize>, n: usize) -> Option<ArrayRef> {
+        let span = self.lists.span(&rows);
+        // `pad` makes floats of floats, and changes no list of this length.
+        let is_kept = self.chain.steps.iter().all(|step| matches!(step, Step::ToFloat))
+            && self
+                .chain
+                .list
+                .iter()
+                .flat_map(|list| &list.changes)
+                .all(|(change, steps)| matches!(change, ListChange::Pad(pad) if pad.n == n) && steps.is_empty());
+        let has_nulls = self.lists.nulls.is_some() || self.lists.elements.null_count() > 0;
+        let start = rows.start;
+        let is_whole = rows.clone().all(|row| self.lists.ends[row] == span.start + (row - start + 1) * n);
+        (is_kept && !has_nulls && is_whole).then(|| self.lists.elements.slice(span.start, span.len()))
+    }
+
     /// Runs the chain over some of the prepared rows, counted from the first one.
     pub(crate) fn load(&self, rows: Range<usize>) -> ListTile {
         let span = self.lists.span(&rows);

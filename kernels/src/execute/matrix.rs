@@ -1,5 +1,6 @@
 //! The row-major buffer of one output: allocated once, and written in place by the last step of each chain.
 
+mod copied;
 mod finished;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::{
         workspace::Workspace,
     },
     spec::DType,
-    vector::{tile::Tile, tiling::tiles},
+    vector::{tile::Tile, tiling::tiles_of},
 };
 
 /// A tile being computed, and its values as elements of four bytes.
@@ -40,12 +40,12 @@ struct TileRows {
     matrix_row: usize,
 }
 
-/// Computes a run of rows of a matrix.
+/// Computes a run of rows of a matrix of a dtype, this many rows at once.
 pub(super) fn compute_matrix(
     matrix: &mut Matrix,
     chains: &[PlacedChain],
     run: &RowRun,
-    dtype: DType,
+    (dtype, tile_rows): (DType, usize),
     field: &Field,
     workspace: &mut Workspace,
 ) -> Result<(), KernelError> {
@@ -61,7 +61,7 @@ pub(super) fn compute_matrix(
         .map(|(scratch, column)| StagedTile { tile: Tile::new(scratch), column, is_column: false })
         .collect();
     let mut result = Ok(());
-    for rows in tiles(run.rows.clone()) {
+    for rows in tiles_of(run.rows.clone(), tile_rows) {
         let (run_row, row_count) = (rows.start - run.rows.start, rows.len());
         // Scattered rows are computed in the scratch rows and then copied to their places.
         let matrix_row = if run.places.is_some() { matrix.scratch_row() } else { run.output_row + run_row };
@@ -120,6 +120,13 @@ fn compute_tile<'a>(
                 written.map_err(|error| context.row_error(&error, tile, chain))?;
             }
             ChainFeed::Lists(feed) => {
+                let rows = tile_rows.run_row..tile_rows.run_row + tile_rows.rows.len();
+                if let RowShape::Columns(n) = chain.shape
+                    && let Some(elements) = feed.unchanged(rows, n)
+                    && matrix.copy_columns(&elements, row, at, n)
+                {
+                    continue;
+                }
                 let tile = feed.load(tile_rows.run_row..tile_rows.run_row + tile_rows.rows.len());
                 let written = match chain.shape {
                     RowShape::MultiHot(size) => matrix.write_multi_hot(&tile, row, at, size, None),

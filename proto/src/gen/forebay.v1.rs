@@ -127,7 +127,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -194,6 +194,8 @@ pub mod op {
         Tokenize(super::Tokenize),
         #[prost(message, tag = "31")]
         AttentionMask(super::AttentionMask),
+        #[prost(message, tag = "32")]
+        DecodeImage(super::DecodeImage),
     }
 }
 impl ::prost::Name for Op {
@@ -652,6 +654,173 @@ impl ::prost::Name for AttentionMask {
 const NAME: &'static str = "AttentionMask";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.AttentionMask".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.AttentionMask".into() }}
+/// The bytes of a JPEG, PNG, WebP or GIF image (of its first frame) become a tensor \[height, width, channels\] of UINT8, or of
+/// FLOAT32 if it is normalized. The image is turned upright as its EXIF metadata says, converted to the channels, cropped,
+/// resized and mirrored. Only the first op of a part, which is the only part of its output.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DecodeImage {
+    #[prost(uint32, tag = "1")]
+    pub height: u32,
+    #[prost(uint32, tag = "2")]
+    pub width: u32,
+    /// 1: greyscale; 3: RGB. Absent: 3.
+    #[prost(uint32, optional, tag = "3")]
+    pub channels: ::core::option::Option<u32>,
+    #[prost(enumeration = "decode_image::Resize", tag = "4")]
+    pub resize: i32,
+    #[prost(enumeration = "decode_image::Crop", tag = "5")]
+    pub crop: i32,
+    /// Bounds of a random box: of its share of the image's area, and of its width divided by its height. Absent: 0.08, 1, 3/4
+    /// and 4/3.
+    #[prost(double, optional, tag = "6")]
+    pub scale_min: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "7")]
+    pub scale_max: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "8")]
+    pub ratio_min: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "9")]
+    pub ratio_max: ::core::option::Option<f64>,
+    /// Whether every second image, chosen at random, is mirrored left to right.
+    #[prost(bool, tag = "10")]
+    pub flip: bool,
+    /// Part of what random boxes and mirroring are drawn from, besides the seed of the stream, the epoch and the row: columns with
+    /// the same seed are cropped and mirrored alike.
+    #[prost(uint64, tag = "11")]
+    pub seed: u64,
+    /// Absent: the values are UINT8.
+    #[prost(message, optional, tag = "12")]
+    pub normalize: ::core::option::Option<Normalize>,
+    #[prost(enumeration = "decode_image::OnError", tag = "13")]
+    pub on_error: i32,
+    /// Whether the output has the bytes as stored, for a decoder of the client. The batch then also has the crop box as the
+    /// output's name followed by _box (left, top, width, height in the upright image), and _flip, 1 for mirrored images.
+    #[prost(bool, tag = "14")]
+    pub encoded: bool,
+}
+/// Nested message and enum types in `DecodeImage`.
+pub mod decode_image {
+    /// How the part that is shown becomes that size: Pillow's filters of these names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Resize {
+        Bilinear = 0,
+        Nearest = 1,
+        Bicubic = 2,
+        Lanczos = 3,
+        Box = 4,
+        Hamming = 5,
+    }
+    impl Resize {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Bilinear => "BILINEAR",
+                Self::Nearest => "NEAREST",
+                Self::Bicubic => "BICUBIC",
+                Self::Lanczos => "LANCZOS",
+                Self::Box => "BOX",
+                Self::Hamming => "HAMMING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "BILINEAR" => Some(Self::Bilinear),
+                "NEAREST" => Some(Self::Nearest),
+                "BICUBIC" => Some(Self::Bicubic),
+                "LANCZOS" => Some(Self::Lanczos),
+                "BOX" => Some(Self::Box),
+                "HAMMING" => Some(Self::Hamming),
+                _ => None,
+            }
+        }
+    }
+    /// The part of the image that is shown.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Crop {
+        /// All of it, stretched.
+        None = 0,
+        /// The largest centred box of the tensor's aspect ratio.
+        Center = 1,
+        /// A random box, as RandomResizedCrop of torchvision draws it.
+        Random = 2,
+    }
+    impl Crop {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::None => "NONE",
+                Self::Center => "CENTER",
+                Self::Random => "RANDOM",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "NONE" => Some(Self::None),
+                "CENTER" => Some(Self::Center),
+                "RANDOM" => Some(Self::Random),
+                _ => None,
+            }
+        }
+    }
+    /// What happens to bytes that are not a whole image.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum OnError {
+        /// The stream fails, naming the row.
+        Fail = 0,
+        /// The tensor is null.
+        Null = 1,
+        /// The epoch does not have the row.
+        Skip = 2,
+    }
+    impl OnError {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Fail => "FAIL",
+                Self::Null => "NULL",
+                Self::Skip => "SKIP",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "FAIL" => Some(Self::Fail),
+                "NULL" => Some(Self::Null),
+                "SKIP" => Some(Self::Skip),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for DecodeImage {
+const NAME: &'static str = "DecodeImage";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.DecodeImage".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.DecodeImage".into() }}
+/// (x / 255 - mean) / std for every channel.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Normalize {
+    #[prost(double, repeated, tag = "1")]
+    pub mean: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "2")]
+    pub std: ::prost::alloc::vec::Vec<f64>,
+}
+impl ::prost::Name for Normalize {
+const NAME: &'static str = "Normalize";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Normalize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Normalize".into() }}
 /// A conversion that loses is an error: a fraction or an out-of-range number to an integer, an integer of the column that the
 /// floating-point type does not hold. Results of ops that scale are rounded to nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

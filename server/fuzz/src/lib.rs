@@ -15,6 +15,7 @@ mod calls;
 mod command;
 mod exchange;
 mod expression;
+mod image;
 mod invariants;
 mod pages;
 mod panics;
@@ -30,6 +31,7 @@ mod tokenizer;
 pub use command::command;
 pub use exchange::exchange;
 pub use expression::expression;
+pub use image::image;
 pub use pages::pages;
 pub use parquet::parquet;
 pub use path_resolver::path_resolver;
@@ -42,10 +44,11 @@ pub use tokenizer::tokenizer;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its program, corpus and dictionary.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("command", command),
     ("exchange", exchange),
     ("expression", expression),
+    ("image", image),
     ("pages", pages),
     ("parquet", parquet),
     ("path_resolver", path_resolver),

@@ -37,6 +37,7 @@ mod permutation;
 pub mod row_groups;
 mod sequence;
 mod shuffle;
+pub mod sizing;
 mod version;
 mod windows;
 

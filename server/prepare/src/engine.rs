@@ -1,4 +1,4 @@
-//! `--engine`: the query runs in this process, or on a Ballista cluster.
+//! `--engine`: a query or fit runs in this process, or on a Ballista cluster.
 //!
 //! Everything else (inputs, SQL, the files of the result) is the same for both.
 
@@ -9,9 +9,10 @@ use datafusion::{
     execution::{SendableRecordBatchStream, context::SessionContext},
     physical_plan::{ExecutionPlan, execute_stream},
 };
+use forebay_server::stream::PassRunner;
 
 #[cfg(feature = "ballista")]
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, ClusterPasses};
 use crate::{
     engine_flag::EngineFlag,
     error::PrepareError,
@@ -29,18 +30,19 @@ pub(crate) enum Engine {
     Embedded,
     /// On a cluster.
     #[cfg(feature = "ballista")]
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 // === impl Engine ===
 
 impl Engine {
     /// The engine of a flag. Connects to nothing.
+    #[cfg_attr(feature = "ballista", expect(clippy::unnecessary_wraps, reason = "fails without the feature"))]
     pub(crate) fn new(flag: &EngineFlag) -> Result<Self, PrepareError> {
         match flag {
             EngineFlag::Embedded => Ok(Self::Embedded),
             #[cfg(feature = "ballista")]
-            EngineFlag::Ballista(address) => Ok(Self::Cluster(Cluster::new(address.clone()))),
+            EngineFlag::Ballista(address) => Ok(Self::Cluster(Arc::new(Cluster::new(address.clone())))),
             #[cfg(not(feature = "ballista"))]
             EngineFlag::Ballista(address) => {
                 let reason = "this build has no cluster engine: `make build-all PREPARE_FEATURES=ballista` builds it";
@@ -91,6 +93,16 @@ impl Engine {
             Self::Embedded => execute_stream(plan, context.task_ctx()),
             #[cfg(feature = "ballista")]
             Self::Cluster(cluster) => cluster.rows(plan, context).await,
+        }
+    }
+
+    /// Runs the passes of a fit on a cluster; `None` in this process.
+    #[cfg_attr(not(feature = "ballista"), expect(unused_variables, reason = "only a cluster has limits"))]
+    pub(crate) fn passes(&self, limits: &Limits) -> Option<Arc<dyn PassRunner>> {
+        match self {
+            Self::Embedded => None,
+            #[cfg(feature = "ballista")]
+            Self::Cluster(cluster) => Some(Arc::new(ClusterPasses::new(Arc::clone(cluster), limits.clone()))),
         }
     }
 

@@ -24,7 +24,7 @@ pub enum PrepareError {
     #[error(transparent)]
     Input(#[from] CatalogError),
     /// An input was removed or replaced while the query ran.
-    #[error("an input changed while the query ran, nothing was written: {0}; run it again")]
+    #[error("an input changed during the run, nothing was written: {0}; run it again")]
     Changed(String),
     /// The folder of the result cannot be used.
     #[error("--out {out}: {reason}")]
@@ -61,6 +61,20 @@ pub enum PrepareError {
         /// Why.
         reason: String,
     },
+    /// The plan of a fit is not valid.
+    #[error("{0}")]
+    Plan(String),
+    /// The fit failed.
+    #[error("{0}")]
+    Fit(String),
+    /// A file of a plan.
+    #[error("cannot read the plan from {}: {source}", path.display())]
+    PlanFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A signal ended the run.
     #[error("interrupted, nothing was written")]
     Interrupted,
@@ -83,7 +97,12 @@ impl PrepareError {
     /// 2 for invalid usage, configuration or SQL, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Sql(_) | Self::Location(_) | Self::SqlFile { .. } => 2,
+            Self::Usage(_)
+            | Self::Sql(_)
+            | Self::Location(_)
+            | Self::SqlFile { .. }
+            | Self::Plan(_)
+            | Self::PlanFile { .. } => 2,
             _ => 1,
         }
     }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use forebay_settings::{ByteSize, sizes};
 
-use crate::engine_flag::EngineFlag;
+use crate::{engine_flag::EngineFlag, fit::FitFlags, inputs::InputFlags};
 
 /// The smallest memory limit: batches of several partitions must fit.
 const MEMORY_BYTES_FLOOR: u64 = 16 << 20;
@@ -22,8 +22,13 @@ const AFTER_HELP: &str = "A SIZE is a number of bytes, or a number with a unit: 
 /// groups, before streaming.
 #[derive(Clone, Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
-#[command(name = "forebay-prepare", version, about, long_about = None, after_help = AFTER_HELP)]
+#[command(name = "forebay-prepare", version, about, long_about = None, after_help = AFTER_HELP,
+          subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Flags {
+    /// What to do instead of a query.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// The query: one SELECT, WITH or VALUES statement over the names of the datasets.
     #[arg(long, env = "FOREBAY_SQL", value_name = "SQL", conflicts_with = "sql_file")]
     pub(crate) sql: Option<String>,
@@ -32,31 +37,14 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_SQL_FILE", value_name = "FILE")]
     pub(crate) sql_file: Option<PathBuf>,
 
-    /// A dataset that the query reads, in the forms of forebay-server: a directory, a file or a glob of Parquet, the
-    /// same in a bucket (s3://bucket/…, gs://…, az://container/…), or one file on a web server. May be repeated; in the
-    /// environment, one per line.
-    #[expect(clippy::doc_markdown, reason = "the text of --help")]
-    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", value_delimiter = '\n')]
-    pub(crate) dataset: Vec<String>,
-
-    /// Unit in which a dataset's INT96 timestamps are read, as in forebay-server: us (the default) or ns. May be repeated.
-    #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
-    pub(crate) int96_unit: Vec<String>,
-
-    /// File whose schema a dataset has, as in forebay-server: a Parquet file on this machine. May be repeated.
-    #[arg(long, env = "FOREBAY_DATASET_SCHEMA", value_name = "NAME=FILE", value_delimiter = '\n')]
-    pub(crate) dataset_schema: Vec<String>,
-
-    /// Digest of the snapshot that a dataset must have, as forebay-server names it; another one is an error. May be
-    /// repeated.
-    #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "NAME=DIGEST", value_delimiter = '\n')]
-    pub(crate) snapshot: Vec<String>,
+    #[command(flatten)]
+    pub(crate) inputs: InputFlags,
 
     /// Folder of the result: a directory that does not exist yet, or a prefix in a bucket (s3://bucket/…, gs://…,
     /// az://container/…).
     #[expect(clippy::doc_markdown, reason = "the text of --help")]
-    #[arg(long, env = "FOREBAY_OUT", value_name = "URL")]
-    pub(crate) out: String,
+    #[arg(long, env = "FOREBAY_OUT", value_name = "URL", required = true)]
+    pub(crate) out: Option<String>,
 
     /// Replace the dataset at --out if it is from another query, or from other inputs.
     #[arg(long, env = "FOREBAY_REPLACE")]
@@ -110,6 +98,13 @@ pub struct Flags {
     /// Print the result as a line of JSON: out, status, rows, bytes, files, `spilled_bytes`, seconds.
     #[arg(long, env = "FOREBAY_JSON")]
     pub(crate) json: bool,
+}
+
+/// What the program does instead of running a query.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Fit a plan to a dataset without a server, or on a cluster
+    Fit(FitFlags),
 }
 
 // === impl Flags ===

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use clap::Args;
 use forebay_server::{
     catalog::{Catalog, Location, Snapshot, Stores},
     config,
@@ -11,10 +12,34 @@ use forebay_server::{
 };
 use serde::Serialize;
 
-use crate::{error::PrepareError, flags::Flags};
+use crate::error::PrepareError;
 
 /// Longest name of a dataset.
 const NAME_BYTES_MAX: usize = 128;
+
+/// The flags of datasets.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InputFlags {
+    /// A dataset that is read, in the forms of forebay-server: a directory, a file or a glob of Parquet, the
+    /// same in a bucket (s3://bucket/…, gs://…, az://container/…), or one file on a web server. May be repeated; in the
+    /// environment, one per line.
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
+    #[arg(long, env = "FOREBAY_DATASET", value_name = "NAME=URL", value_delimiter = '\n')]
+    pub(crate) dataset: Vec<String>,
+
+    /// Unit in which a dataset's INT96 timestamps are read, as in forebay-server: us (the default) or ns. May be repeated.
+    #[arg(long, env = "FOREBAY_INT96_UNIT", value_name = "NAME=UNIT", value_delimiter = '\n')]
+    pub(crate) int96_unit: Vec<String>,
+
+    /// File whose schema a dataset has, as in forebay-server: a Parquet file on this machine. May be repeated.
+    #[arg(long, env = "FOREBAY_DATASET_SCHEMA", value_name = "NAME=FILE", value_delimiter = '\n')]
+    pub(crate) dataset_schema: Vec<String>,
+
+    /// Digest of the snapshot that a dataset must have, as forebay-server names it; another one is an error. May be
+    /// repeated.
+    #[arg(long, env = "FOREBAY_SNAPSHOT", value_name = "NAME=DIGEST", value_delimiter = '\n')]
+    pub(crate) snapshot: Vec<String>,
+}
 
 /// A dataset that the query reads, at the state that it had when the program started.
 #[derive(Clone, Debug)]
@@ -47,7 +72,40 @@ struct InputFile {
 }
 
 /// Lists every dataset and reads the footers of its files.
-pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> Result<Vec<Input>, PrepareError> {
+pub(crate) async fn open(flags: &InputFlags, stores: &mut Stores, cpu: &CpuPool) -> Result<Vec<Input>, PrepareError> {
+    let (catalog, named) = catalog(flags, stores, cpu)?;
+    let inputs = pinned(&catalog, named, flags).await?;
+    for Input { name, url, snapshot } in &inputs {
+        if let Some(file) = snapshot.files().iter().find(|file| file.arrow().is_some()) {
+            let reason =
+                format!("--dataset {name}={url}: \"{}\" is an Arrow IPC file, and SQL reads Parquet", file.display());
+            return Err(PrepareError::Usage(format!("{reason}: `forebay convert` writes it")));
+        }
+    }
+    Ok(inputs)
+}
+
+/// Lists the datasets of a catalog and reads the footers of their files.
+pub(crate) async fn pinned(
+    catalog: &Catalog,
+    named: Vec<(String, String)>,
+    flags: &InputFlags,
+) -> Result<Vec<Input>, PrepareError> {
+    let mut inputs = Vec::with_capacity(named.len());
+    for (name, url) in named {
+        let snapshot = catalog.dataset(&name)?.present().await?;
+        inputs.push(Input { name, url, snapshot });
+    }
+    check_snapshots(&inputs, &flags.snapshot)?;
+    Ok(inputs)
+}
+
+/// The datasets, with their names and URLs in the order of the flags. Reads no files.
+pub(crate) fn catalog(
+    flags: &InputFlags,
+    stores: &mut Stores,
+    cpu: &CpuPool,
+) -> Result<(Catalog, Vec<(String, String)>), PrepareError> {
     let units = config::int96_units(present(&flags.dataset), &flags.int96_unit)
         .map_err(|error| PrepareError::Usage(error.to_string()))?;
     let schemas = config::pinned_schemas(present(&flags.dataset), &flags.dataset_schema, &units)
@@ -62,7 +120,7 @@ pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> R
         let unit = units.get(name.as_str()).copied().unwrap_or_default();
         let location = Location::parse(&name, &url, stores)?.with_int96_unit(unit);
         if location.is_lake() {
-            let reason = "SQL over lake tables is not supported yet: copy the table to Parquet files";
+            let reason = "lake tables are not supported yet: copy the table to Parquet files";
             return Err(PrepareError::Usage(format!("--dataset {value}: {reason}")));
         }
         locations.push((name.clone(), location.with_schema(schemas.get(name.as_str()).cloned())));
@@ -70,18 +128,7 @@ pub(crate) async fn open(flags: &Flags, stores: &mut Stores, cpu: &CpuPool) -> R
     }
     let catalog = Catalog::new(locations, cpu);
     catalog.check_paths()?;
-    let mut inputs = Vec::with_capacity(named.len());
-    for (name, url) in named {
-        let snapshot = catalog.dataset(&name)?.present().await?;
-        if let Some(file) = snapshot.files().iter().find(|file| file.arrow().is_some()) {
-            let reason =
-                format!("--dataset {name}={url}: \"{}\" is an Arrow IPC file, and SQL reads Parquet", file.display());
-            return Err(PrepareError::Usage(format!("{reason}: `forebay convert` writes it")));
-        }
-        inputs.push(Input { name, url, snapshot });
-    }
-    check_snapshots(&inputs, &flags.snapshot)?;
-    Ok(inputs)
+    Ok((catalog, named))
 }
 
 fn present(values: &[String]) -> impl Iterator<Item = &str> {

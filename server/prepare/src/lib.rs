@@ -1,7 +1,7 @@
-//! Prepares datasets with SQL: joins, windows, duplicates and groups, which a stream cannot compute row by row.
+//! Prepares datasets with SQL: joins, windows, duplicates and groups, which a stream cannot compute row by row. Fits plans.
 //!
 //! Data flow: `inputs` (→ snapshots) → `sql` (→ plan) → `engine` (DataFusion in this process by `session`, or on a cluster by
-//! `cluster`) → `write` (rows → Parquet files) → `destination` (files → dataset). The server never runs this code: it reads the result like any other dataset.
+//! `cluster`) → `write` (rows → Parquet files) → `destination` (files → dataset). The server never runs this code: it reads the result like any other dataset. A `fit` is the server's own, without a server; on a cluster, `cluster` runs its passes.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod destination;
 mod engine;
 mod engine_flag;
 mod error;
+mod fit;
 mod flags;
 mod inputs;
 mod manifest;
@@ -31,6 +32,7 @@ mod write;
 #[cfg(feature = "ballista")]
 pub use cluster::{executor, scheduler};
 pub use error::PrepareError;
-pub use flags::Flags;
+pub use fit::{FitFlags, Fitted, fit};
+pub use flags::{Command, Flags};
 pub use owner::stop_with_stdin;
 pub use run::{Outcome, Status, run};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use forebay_prepare::{Flags, Outcome, PrepareError, Status, run, stop_with_stdin};
+use forebay_prepare::{Command, Fitted, Flags, Outcome, PrepareError, Status, fit, run, stop_with_stdin};
 use forebay_settings::ByteSize;
 use tokio::runtime::Builder;
 
@@ -24,21 +24,24 @@ const STACK_BYTES: usize = 16 << 20;
 fn main() -> ExitCode {
     let flags: Flags = forebay_settings::parse();
     let mut builder = Builder::new_multi_thread();
-    if flags.threads() > 0 {
-        builder.worker_threads(flags.threads());
+    let threads = match &flags.command {
+        Some(Command::Fit(flags)) => flags.threads(),
+        None => flags.threads(),
+    };
+    if threads > 0 {
+        builder.worker_threads(threads);
     }
     let watched = if flags.exits_with_stdin() { stop_with_stdin() } else { Ok(()) };
     let runtime = watched.and_then(|()| builder.thread_stack_size(STACK_BYTES).enable_all().build());
     let outcome = runtime.map_err(|error| PrepareError::Threads(error.to_string())).and_then(|runtime| {
-        let task = runtime.spawn(async move { (run(&flags).await, flags.is_json()) });
+        let task = runtime.spawn(async move { text(&flags).await });
         let ended = runtime.block_on(task);
         // Tasks that still spill remove their files when they end.
         runtime.shutdown_timeout(SHUTDOWN_MAX);
-        let (outcome, is_json) = ended.map_err(|error| PrepareError::Query(error.to_string()))?;
-        Ok((outcome?, is_json))
+        ended.map_err(|error| PrepareError::Query(error.to_string()))?
     });
     match outcome {
-        Ok((outcome, is_json)) => report(&outcome, is_json),
+        Ok(text) => report(&text),
         Err(error) => {
             // If stderr is closed, only the exit code remains.
             let _ = writeln!(io::stderr(), "error: {error}");
@@ -47,9 +50,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(outcome: &Outcome, is_json: bool) -> ExitCode {
-    let line = if is_json { serde_json::to_string(outcome).unwrap_or_default() } else { sentence(outcome) };
-    match writeln!(io::stdout(), "{line}") {
+/// Does what the flags say, and returns what is printed.
+async fn text(flags: &Flags) -> Result<String, PrepareError> {
+    let Some(Command::Fit(of_fit)) = &flags.command else {
+        let outcome = run(flags).await?;
+        let json = || serde_json::to_string(&outcome).unwrap_or_default();
+        return Ok(if flags.is_json() { json() } else { sentence(&outcome) } + "\n");
+    };
+    let fitted: Fitted = fit(of_fit).await?;
+    for warning in fitted.warnings() {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
+    Ok(if of_fit.writes_file() { String::new() } else { fitted.to_text() })
+}
+
+fn report(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "error: cannot write to stdout: {error}");
             ExitCode::FAILURE

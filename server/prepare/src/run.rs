@@ -2,7 +2,7 @@
 
 use std::{
     env, fs, io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -99,10 +99,11 @@ pub async fn run(flags: &Flags) -> Result<Outcome, PrepareError> {
     let sql = query_text(flags)?;
     let engine = Engine::new(&flags.engine)?;
     let mut stores = Stores::new(STORAGE_REQUESTS_MAX);
-    let mut destination = Destination::open(&flags.out, &Location::parse("out", &flags.out, &mut stores)?)?;
+    let out = flags.out.as_deref().unwrap_or_default();
+    let mut destination = Destination::open(out, &Location::parse("out", out, &mut stores)?)?;
     let cpu = CpuPool::new(flags.cpu_threads as usize).map_err(|error| PrepareError::Threads(error.to_string()))?;
-    let inputs = inputs::open(flags, &mut stores, &cpu).await?;
-    check_apart(&destination, &inputs, &flags.out)?;
+    let inputs = inputs::open(&flags.inputs, &mut stores, &cpu).await?;
+    check_apart(&destination, &inputs, out)?;
     let mut job = Job::new(flags, engine, inputs, sql, cpu.threads())?;
     let context = job.open(Joins::Hash, job.limits.threads)?;
     let query = job.plan(&context).await?;
@@ -160,6 +161,15 @@ fn read_stdin() -> io::Result<String> {
     Ok(text)
 }
 
+/// The directory of spilled data, which must exist.
+pub(crate) fn spill_directory(given: Option<&Path>) -> Result<PathBuf, PrepareError> {
+    let directory = given.map_or_else(env::temp_dir, Path::to_owned);
+    if directory.is_dir() {
+        return Ok(directory);
+    }
+    Err(PrepareError::Usage(format!("--spill-dir {}: there is no such directory", directory.display())))
+}
+
 /// Checks that no input is in the folder of the result.
 fn check_apart(destination: &Destination, inputs: &[Input], out: &str) -> Result<(), PrepareError> {
     for input in inputs {
@@ -200,15 +210,11 @@ impl Job {
         threads: usize,
     ) -> Result<Self, PrepareError> {
         let memory_bytes = usize::try_from(flags.memory_bytes.0).unwrap_or(usize::MAX);
-        let spill_directory = flags.spill_dir.clone().unwrap_or_else(env::temp_dir);
-        if !spill_directory.is_dir() {
-            let shown = spill_directory.display();
-            return Err(PrepareError::Usage(format!("--spill-dir {shown}: there is no such directory")));
-        }
+        let spill_directory = spill_directory(flags.spill_dir.as_deref())?;
         let (row_group_rows, file_bytes) = (flags.row_group_rows, flags.file_bytes.0);
         let partitions = engine.partitions(flags.cpu_threads, threads);
         Ok(Self {
-            out: flags.out.clone(),
+            out: flags.out.clone().unwrap_or_default(),
             engine,
             progress_interval: Duration::from_secs(flags.progress_seconds),
             inputs,

@@ -149,6 +149,14 @@ pub enum CatalogError {
         /// Why.
         source: ViewError,
     },
+    /// Another process cannot read the snapshot.
+    #[error("dataset \"{dataset}\" cannot be read by other processes: {reason}")]
+    Unsent {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
     /// The CPU pool failed.
     #[error(transparent)]
     Cpu(#[from] CpuError),

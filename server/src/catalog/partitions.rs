@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray, StringArray},
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray},
     compute::{CastOptions, cast_with_options, filter},
     datatypes::{DataType, Field},
     error::ArrowError,
@@ -95,6 +95,15 @@ impl Partitions {
             kept.push(field.clone(), values, self.may_be_null[index]);
         }
         Ok(kept)
+    }
+
+    /// Columns with a value for each file.
+    pub(super) fn of_values(values: &RecordBatch) -> Self {
+        let mut partitions = Self::default();
+        for (field, values) in values.schema_ref().fields().iter().zip(values.columns()) {
+            partitions.push(field.as_ref().clone(), Arc::clone(values), field.is_nullable());
+        }
+        partitions
     }
 
     fn push(&mut self, field: Field, values: ArrayRef, may_be_null: bool) {

@@ -28,6 +28,8 @@ enum SchemaSource {
     File(PathBuf),
     /// The version of a table, such as `version 12`.
     Table(String),
+    /// A snapshot that another process opened.
+    Snapshot,
 }
 
 // === impl PinnedSchema ===
@@ -46,11 +48,16 @@ impl PinnedSchema {
         Self { source: SchemaSource::Table(version.to_owned()), schema }
     }
 
+    /// The schema of a snapshot of the same files.
+    pub(super) fn of_snapshot(schema: SchemaRef) -> Self {
+        Self { source: SchemaSource::Snapshot, schema }
+    }
+
     /// The absolute path of the file; `None` for the schema of a table.
     pub fn path(&self) -> Option<&FilePath> {
         match &self.source {
             SchemaSource::File(path) => Some(path),
-            SchemaSource::Table(_) => None,
+            SchemaSource::Table(_) | SchemaSource::Snapshot => None,
         }
     }
 
@@ -64,6 +71,7 @@ impl PinnedSchema {
             SchemaSource::Table(version) => {
                 format!("{version} of the table cannot hold its values: rewrite the file")
             }
+            SchemaSource::Snapshot => "the snapshot cannot hold its values: the file is another one".to_owned(),
         }
     }
 

@@ -18,7 +18,7 @@ use forebay_lake::TableState;
 use object_store::ObjectMeta;
 use parquet::{arrow::arrow_reader::ArrowReaderMetadata, schema::types::SchemaDescPtr};
 
-pub(super) use self::opening::open;
+pub(super) use self::opening::{PinnedFiles, open, open_pinned};
 use super::{
     arrow_layout::ArrowLayout,
     deleted_rows::DeletedRows,

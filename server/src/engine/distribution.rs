@@ -4,6 +4,7 @@
 //! or on the available memory.
 
 mod collector;
+mod sorted;
 mod spread;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use datafusion_execution::memory_pool::MemoryConsumer;
 use super::{Engine, Job};
 pub(super) use collector::Collector;
 use collector::VALUE_BYTES;
+pub(super) use sorted::SortedValues;
 pub use spread::Distribution;
 
 /// Distinct values up to which quantiles are exact.

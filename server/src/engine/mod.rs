@@ -8,6 +8,7 @@ mod exact;
 mod job;
 mod memory;
 mod moments;
+mod partial;
 mod profile;
 mod summary;
 mod target_sums;
@@ -31,8 +32,10 @@ use datafusion_execution::{
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::{Job, QUEUE_BATCHES_MAX};
+pub use moments::Summary;
+pub use partial::{Merge, Merged, PARTIAL_COLUMNS, PartialRows, PartialShape, partial_schema};
 pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue, comparable, used_values};
-pub use summary::{Summary, summary_schema};
+pub use summary::summary_schema;
 pub use target_sums::{LabelSum, TargetSums, target_schema};
 pub use top_values::{Keep, ValueCounts};
 

@@ -14,6 +14,24 @@ use datafusion_expr::{
 
 use super::exact::Moments;
 
+/// A summary of the non-null values of a numeric column.
+///
+/// Mean and deviation are exact and rounded once: they do not depend on the order of the values or on the sizes of
+/// batches. Both are NaN if a value is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Number of values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the population.
+    pub deviation: f64,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
 /// Returns the aggregate from Float64, Int64 or `UInt64` to a struct of count, mean, deviation, min and max, which are
 /// null without values.
 pub(super) fn moments_udaf() -> Arc<AggregateUDF> {
@@ -27,9 +45,12 @@ struct MomentsFunction {
     signature: Signature,
 }
 
+/// The error of bytes that are no state.
+const DAMAGED: &str = "a state that moments did not write";
+
 /// The moments of the values so far.
 #[derive(Debug)]
-struct MomentsAccumulator {
+pub(super) struct MomentsAccumulator {
     moments: Moments,
     min: f64,
     max: f64,
@@ -77,8 +98,41 @@ impl AggregateUDFImpl for MomentsFunction {
 // === impl MomentsAccumulator ===
 
 impl MomentsAccumulator {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { moments: Moments::new(), min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+
+    /// Whether there are values.
+    pub(super) fn has_values(&self) -> bool {
+        self.moments.count() > 0
+    }
+
+    /// The summary of the values; `None` without any.
+    pub(super) fn summary(&self) -> Option<Summary> {
+        let (mean, deviation) = (self.moments.mean(), self.moments.deviation());
+        let (count, min, max) = (self.moments.count(), self.min, self.max);
+        self.has_values().then_some(Summary { count, mean, deviation, min, max })
+    }
+
+    /// The state, to be merged in another process.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        [&self.moments.to_bytes()[..], &self.min.to_le_bytes(), &self.max.to_le_bytes()].concat()
+    }
+
+    /// Merges the result of [`Self::to_bytes`].
+    pub(super) fn merge_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let damaged = || DataFusionError::Execution(DAMAGED.to_owned());
+        let (rest, max) = bytes.split_last_chunk().ok_or_else(damaged)?;
+        let (rest, min) = rest.split_last_chunk().ok_or_else(damaged)?;
+        self.merge(rest, f64::from_le_bytes(*min), f64::from_le_bytes(*max))
+    }
+
+    fn merge(&mut self, sums: &[u8], min: f64, max: f64) -> Result<()> {
+        let damaged = || DataFusionError::Execution(DAMAGED.to_owned());
+        self.moments.merge(&Moments::from_bytes(sums).ok_or_else(damaged)?);
+        self.bound(min);
+        self.bound(max);
+        Ok(())
     }
 
     fn bound(&mut self, value: f64) {
@@ -112,13 +166,7 @@ impl Accumulator for MomentsAccumulator {
         let [sums, mins, maxs] = states else { return exec_err!("moments has three columns of state") };
         let (sums, mins, maxs) =
             (sums.as_binary::<i32>(), mins.as_primitive::<Float64Type>(), maxs.as_primitive::<Float64Type>());
-        for row in 0..sums.len() {
-            let damaged = || DataFusionError::Execution("a state that moments did not write".to_owned());
-            self.moments.merge(&Moments::from_bytes(sums.value(row)).ok_or_else(damaged)?);
-            self.bound(mins.value(row));
-            self.bound(maxs.value(row));
-        }
-        Ok(())
+        (0..sums.len()).try_for_each(|row| self.merge(sums.value(row), mins.value(row), maxs.value(row)))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

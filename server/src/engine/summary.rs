@@ -14,25 +14,10 @@ use datafusion_physical_plan::{
 };
 use futures::{FutureExt, TryStreamExt};
 
-use super::{Engine, EngineError, Job, moments::moments_udaf};
-
-/// A summary of the non-null values of a numeric column.
-///
-/// Mean and deviation are exact and rounded once: they do not depend on the order of the values or on the sizes of
-/// batches. Both are NaN if a value is infinite.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
-    /// Number of values.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation of the population.
-    pub deviation: f64,
-    /// Smallest value.
-    pub min: f64,
-    /// Largest value.
-    pub max: f64,
-}
+use super::{
+    Engine, EngineError, Job,
+    moments::{Summary, moments_udaf},
+};
 
 impl Engine {
     /// Starts a job that summarizes the columns of [`summary_schema`]; `None` for a column without values.

@@ -13,6 +13,7 @@ use crate::{
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
     engine::EngineError,
+    images::ImagesError,
     plan::PlanError,
     scan::ScanError,
     stream::StreamError,
@@ -204,6 +205,7 @@ fn reason(error: &StreamError) -> Reason {
             CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
             CatalogError::Table { source, .. } => table_reason(source),
             CatalogError::TooManyFiles { .. } => Reason::Limit,
+            CatalogError::Unsent { .. } => Reason::InvalidRequest,
             CatalogError::Storage { source, .. } => store_reason(source),
             CatalogError::View { source, .. } => view_reason(source),
             CatalogError::Cpu(cpu) => cpu_reason(cpu),
@@ -233,10 +235,11 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
         // The client resumes where it was as soon as it reads again.
-        StreamError::State(_) | StreamError::Idle { .. } => Reason::Interrupted,
+        StreamError::State(_) | StreamError::Idle { .. } | StreamError::Elsewhere(_) => Reason::Interrupted,
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Udf { source, .. } => udf_reason(source),
         StreamError::Tokens { source, .. } => tokens_reason(source),
+        StreamError::Images { source, .. } => images_reason(source),
         StreamError::Shared(error) => reason(error),
         StreamError::Source { source, .. } => reason(source),
         StreamError::SourceNotFitted { .. } => Reason::NotFitted,
@@ -273,6 +276,15 @@ fn udf_reason(error: &UdfError) -> Reason {
         UdfError::TooLarge { .. } => Reason::Limit,
         UdfError::Memory { source, .. } => memory_reason(source),
         UdfError::Cpu(cpu) => cpu_reason(cpu),
+    }
+}
+
+fn images_reason(error: &ImagesError) -> Reason {
+    match error {
+        ImagesError::Image { .. } => Reason::InvalidValue,
+        ImagesError::Memory { source, .. } | ImagesError::Tensors { source, .. } => memory_reason(source),
+        ImagesError::Arrow(_) => Reason::Internal,
+        ImagesError::Cpu(cpu) => cpu_reason(cpu),
     }
 }
 

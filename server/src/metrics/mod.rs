@@ -72,6 +72,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     for status in UDF_STATUSES {
         counter!("forebay_udf_calls_total", "status" => status).absolute(0);
     }
+    for action in ["fail", "null", "skip"] {
+        counter!("forebay_image_errors_total", "action" => action).absolute(0);
+    }
     for operation in ["list", "head", "get", "put", "delete"] {
         for status in ["ok", "error"] {
             counter!("forebay_storage_requests_total", "operation" => operation, "status" => status).absolute(0);
@@ -135,6 +138,11 @@ pub fn cache_chunks(hit: bool, count: u64) {
     let handles = handles();
     let counter = if hit { &handles.cache_hits } else { &handles.cache_misses };
     counter.increment(count);
+}
+
+/// Records images that cannot be decoded, by what the plan has happen to them.
+pub fn image_errors(action: &'static str, count: u64) {
+    counter!("forebay_image_errors_total", "action" => action).increment(count);
 }
 
 /// Records a column chunk that a stream read from the cache with its pages decompressed, or that it had to fetch.

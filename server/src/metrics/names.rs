@@ -17,7 +17,7 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 63] = [
+pub const NAMES: [(&str, &str); 64] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
     ("forebay_batches_sent_total", "Batches sent to clients."),
@@ -122,6 +122,11 @@ pub const NAMES: [(&str, &str); 63] = [
         "Calls of Python functions, by status (ok, failed, died, timeout, unreachable, refused, limit).",
     ),
     ("forebay_udf_seconds", "Seconds of such a call, with the transfer of its columns."),
+    (
+        "forebay_image_errors_total",
+        "Images that could not be decoded, by what the plan has happen to them (action: fail, null, skip); skipped ones are \
+         counted once for a snapshot and a plan.",
+    ),
     ("forebay_exchanges_active", "Open exchanges (DoExchange)."),
     ("forebay_exchanges_total", "Ended exchanges, by status (complete, cancelled, failed)."),
     ("forebay_exchange_batches_total", "Batches returned by exchanges."),

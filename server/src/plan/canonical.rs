@@ -6,7 +6,7 @@ use forebay_proto::{
     v1::{self, fill_null::Fill, op::Op as OpMessage},
 };
 
-use super::default_dtype::dtype_of;
+use super::{decode_image::defaults, default_dtype::dtype_of};
 use crate::state::short_digest;
 
 /// The smoothing of a `target_mean` that names none.
@@ -79,6 +79,9 @@ fn chains_of(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
 fn canonical_op(mut op: v1::Op) -> v1::Op {
     if let Some(OpMessage::Tokenize(message)) = &mut op.op {
         message.add_special_tokens.get_or_insert(true);
+    }
+    if let Some(OpMessage::DecodeImage(message)) = &mut op.op {
+        defaults::write(message);
     }
     if let Some(OpMessage::TargetMean(message)) = &mut op.op {
         message.smoothing.get_or_insert(SMOOTHING);

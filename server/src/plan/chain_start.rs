@@ -1,14 +1,18 @@
-//! Where the chains of a program begin: at a column, or after `udf` or `tokenize`, at the column of the result.
+//! Where the chains of a program begin: at a column, or after `udf`, `tokenize` or `decode_image`, at the column of the
+//! result.
 
 use forebay_kernels::CompileError;
 use forebay_proto::v1;
 
-use super::{tokenize::TokenizeCall, udf::UdfCall};
+use super::{decode_image::DecodeImageCall, tokenize::TokenizeCall, udf::UdfCall};
 
 /// The column that the chain of a canonical part reads in a program, and the number of its first op there.
 pub(super) fn chain_start(part: &v1::Part, column: &str) -> (String, usize) {
     if let Some(call) = UdfCall::starting(part) {
         return (call.column(), 1);
+    }
+    if let Some((call, ops)) = DecodeImageCall::starting(part) {
+        return (call.result(), ops);
     }
     match TokenizeCall::starting(part) {
         Some((call, ops)) => (call.column(), ops),

@@ -4,10 +4,13 @@ use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 
 const INT32_MAX: u64 = i32::MAX as u64;
 
-/// The dtype of an output: the one it names or, if it names none, UINT8 if every part ends in `bytes`, INT32 if
+/// The dtype of an output: the one it names or, if it names none, UINT8 if every part ends in `bytes`, that of [`of_image`] for an image, INT32 if
 /// it is packed or every part ends in indices (INT64 if an index may exceed INT32), FLOAT32 otherwise.
 pub(super) fn dtype_of(output: &v1::Output) -> i32 {
     output.dtype.unwrap_or_else(|| {
+        if let Some(dtype) = output.parts.first().and_then(of_image) {
+            return dtype.into();
+        }
         if !output.parts.is_empty() && output.parts.iter().all(ends_in_bytes) {
             return v1::DType::Uint8.into();
         }
@@ -19,6 +22,29 @@ pub(super) fn dtype_of(output: &v1::Output) -> i32 {
             None => others,
         };
         dtype.into()
+    })
+}
+
+/// The dtype of an image, the only part of its output: AS_STORED if it is encoded, UINT8 if every op keeps bytes, and
+/// FLOAT32 otherwise; none for other parts.
+fn of_image(part: &v1::Part) -> Option<v1::DType> {
+    let mut ops = part.ops.iter().map(|op| op.op.as_ref());
+    let Some(Some(OpMessage::DecodeImage(image))) = ops.next() else { return None };
+    let keeps_bytes = |op: Option<&OpMessage>| match op {
+        Some(OpMessage::Clip(_)) => true,
+        Some(OpMessage::FillNull(v1::FillNull { fill: Some(fill) })) => match fill {
+            Fill::Value(value) => whole(*value).is_some(),
+            Fill::Integer(_) | Fill::Unsigned(_) => true,
+            Fill::Text(_) | Fill::Stat(_) | Fill::Decimal(_) => false,
+        },
+        _ => false,
+    };
+    Some(if image.encoded {
+        v1::DType::AsStored
+    } else if image.normalize.is_none() && ops.all(keeps_bytes) {
+        v1::DType::Uint8
+    } else {
+        v1::DType::Float32
     })
 }
 

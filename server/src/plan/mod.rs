@@ -5,6 +5,7 @@
 
 mod canonical;
 mod chain_start;
+mod decode_image;
 mod default_dtype;
 mod encodings;
 mod error;
@@ -28,6 +29,7 @@ mod udf;
 mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
+pub use decode_image::{DecodeImageCall, decode_image_calls};
 pub use encodings::{chain_schema, without_folds};
 pub use error::PlanError;
 pub use grouping::Grouping;

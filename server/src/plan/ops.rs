@@ -67,6 +67,10 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             let reason = "must be the first op of its part, or the second after fill_null with a text";
             return Err(PlanError::field(format!("{path}.ops[{number}].tokenize"), reason));
         }
+        OpMessage::DecodeImage(_) => {
+            let reason = "must be the first op of its part";
+            return Err(PlanError::field(format!("{path}.ops[{number}].decode_image"), reason));
+        }
         OpMessage::Udf(_) => {
             let reason = "must be the first op of its part";
             return Err(PlanError::field(format!("{path}.ops[{number}].udf"), reason));
@@ -100,7 +104,7 @@ fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanE
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, decode_image, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
              max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, \
              tokenize, udf, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)

@@ -9,6 +9,7 @@ use forebay_proto::v1;
 use super::{
     OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID,
     chain_start::{chain_start, renumbered},
+    decode_image::more_outputs,
     default_dtype::dtype_of,
     encodings::chain_schema,
     error::PlanError,
@@ -26,6 +27,7 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
         return Err(PlanError::NotFitted { path, op });
     }
     let mut specs = output_specs(plan, schema, tables)?;
+    specs.extend(more_outputs(plan));
     let read = chain_schema(plan, schema)?;
     let mut fields = read.fields().to_vec();
     if with_row_ids {

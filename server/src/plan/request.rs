@@ -26,6 +26,8 @@ pub struct Request {
     pub world_size: u64,
     /// Number of the epoch, repeated in the headers.
     pub epoch: u64,
+    /// The seed of the epoch's order, and of what is drawn for each row.
+    pub seed: u64,
     /// Treatment of the rows that do not fill a batch on every rank.
     pub remainder: v1::Remainder,
     /// Parameters of the shuffle; none: file order.
@@ -123,6 +125,7 @@ impl Request {
             batch_size,
             world_size,
             epoch: message.epoch,
+            seed: message.seed,
             remainder,
             shuffle,
             order_version: version,

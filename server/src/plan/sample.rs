@@ -42,6 +42,12 @@ impl Sample {
         rows.filter(|row| self.holds(*row)).count() as u64
     }
 
+    /// The sample of [`Self::key`].
+    pub fn of_key(key: [u8; 16]) -> Self {
+        let half = |start: usize| u64::from_le_bytes(std::array::from_fn(|byte| key[start + byte]));
+        Self { seed: half(0), end: half(8) }
+    }
+
     /// Bytes that identify the sample.
     pub fn key(self) -> [u8; 16] {
         let mut key = [0; 16];

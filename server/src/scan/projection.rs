@@ -39,6 +39,8 @@ pub struct Projection {
     is_wide: bool,
     /// Projection indices of the columns that may be read as dictionaries: see [`Projection::with_keys`].
     keyable: Vec<usize>,
+    /// Bytes of a row that are computed from these columns before outputs are, such as those of decoded images.
+    computed_row_bytes: u64,
     views: Arc<Mutex<Vec<Arc<View>>>>,
 }
 
@@ -59,7 +61,7 @@ impl Projection {
         let stored = snapshot.wide_schema();
         let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone()));
-        Self { indices, schema, is_wide: true, keyable: Vec::new(), views: Arc::default() }
+        Self { indices, schema, is_wide: true, keyable: Vec::new(), computed_row_bytes: 0, views: Arc::default() }
     }
 
     /// The columns of these indices, which must be ascending, as stored.
@@ -67,7 +69,7 @@ impl Projection {
         let stored = snapshot.schema();
         let fields: Vec<_> = indices.iter().map(|index| Arc::clone(&stored.fields()[*index])).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, stored.metadata().clone()));
-        Self { indices, schema, is_wide: false, keyable: Vec::new(), views: Arc::default() }
+        Self { indices, schema, is_wide: false, keyable: Vec::new(), computed_row_bytes: 0, views: Arc::default() }
     }
 
     /// The same projection, with columns of text, bytes and numbers that `may` be keyed read as dictionaries of int32
@@ -82,6 +84,12 @@ impl Projection {
         let fields = self.schema.fields().iter().enumerate();
         let keyable = fields.filter(|(_, field)| is_keyable(field.data_type()) && may(field.name()));
         Self { keyable: keyable.map(|(column, _)| column).collect(), ..self }
+    }
+
+    /// The same projection, with chunks of fewer rows if this many bytes are computed from a row before outputs are.
+    #[must_use]
+    pub fn with_computed_bytes(self, computed_row_bytes: u64) -> Self {
+        Self { computed_row_bytes, ..self }
     }
 
     /// The indices of the columns in the stored schema, ascending.
@@ -116,7 +124,7 @@ impl Projection {
     pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
-        let row_bytes = bytes.checked_div(rows).unwrap_or(0).max(1);
+        let row_bytes = bytes.checked_div(rows).unwrap_or(0).saturating_add(self.computed_row_bytes).max(1);
         (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS_MAX as u64)
     }
 

@@ -2,8 +2,8 @@
 
 use super::{device::Device, plan_store::PlanStore};
 use crate::{
-    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, plan::Limits, scan::Sharing,
-    state::State, tokenizers::Tokenizers, udf::Udfs,
+    budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
+    plan::Limits, scan::Sharing, state::State, tokenizers::Tokenizers, udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.
@@ -25,4 +25,43 @@ pub(super) struct Environment {
     pub udfs: Udfs,
     /// Tokenizers of the operator.
     pub tokenizers: Tokenizers,
+    /// The threads that decode images.
+    pub images: ImagePool,
+}
+
+/// The parts of the server that streams run on.
+#[derive(Debug)]
+pub struct StreamParts {
+    /// The datasets.
+    pub catalog: Catalog,
+    /// Computes the aggregates of fits.
+    pub engine: Engine,
+    /// Decodes and computes.
+    pub cpu: CpuPool,
+    /// The memory of streams, fits and descriptions.
+    pub budget: Budget,
+    /// Finished rows that streams share.
+    pub cache: RowCache,
+    /// Plans, counts and results.
+    pub state: State,
+    /// Limits of streams.
+    pub limits: Limits,
+    /// Computes features.
+    pub device: Device,
+    /// Python functions.
+    pub udfs: Udfs,
+    /// Tokenizers of the operator.
+    pub tokenizers: Tokenizers,
+}
+
+// === impl Environment ===
+
+impl Environment {
+    /// The environment of these parts.
+    pub(super) fn new(parts: StreamParts) -> Self {
+        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
+        let (plans, sharing) = (PlanStore::new(state.clone()), Sharing::default());
+        let images = ImagePool::new(cpu.clone());
+        Self { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs, tokenizers, images }
+    }
 }

@@ -6,7 +6,7 @@ use forebay_proto::v1;
 
 use crate::{
     budget::BudgetError, catalog::CatalogError, cpu_pool::CpuError, engine::EngineError, expr::ExprError,
-    plan::PlanError, scan::ScanError, state::StateError, tokenizers::TokensError, udf::UdfError,
+    images::ImagesError, plan::PlanError, scan::ScanError, state::StateError, tokenizers::TokensError, udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.
@@ -151,6 +151,17 @@ pub enum StreamError {
         place: String,
         /// The error.
         source: TokensError,
+    },
+    /// A pass of a fit that other processes run failed.
+    #[error("{0}")]
+    Elsewhere(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An image of the data has no tensor.
+    #[error("{place}: {source}")]
+    Images {
+        /// The rows.
+        place: String,
+        /// The error.
+        source: ImagesError,
     },
     /// A computation that several requests share failed.
     #[error(transparent)]

@@ -10,7 +10,7 @@ use arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use forebay_kernels::{BatchBuilder, Program};
-use forebay_proto::v1;
+use forebay_proto::v1::{self, decode_image::OnError};
 
 use super::{
     environment::Environment,
@@ -20,7 +20,7 @@ use super::{
         cache::{Compiler, PinnedPlan, PlanCache},
         derivation::Derivation,
         expressions::{Expressions, RowSource},
-        functions::FunctionColumn,
+        function_column::{Drawing, FunctionColumn},
         passing::Passing,
         units,
     },
@@ -97,6 +97,22 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
     }
 }
 
+/// Rejects images that depend on an epoch, or whose rows may be left out.
+fn check_images(plan: &v1::Plan) -> Result<(), PlanError> {
+    for (call, path) in plan::decode_image_calls(plan)? {
+        if call.spec().is_random() {
+            let reason = "DoExchange has no epoch, from which random crops and flips are drawn: serve a plan with the crop \
+                          CENTER or NONE, and without flip";
+            return Err(PlanError::field(path, reason));
+        }
+        if call.on_error() == OnError::Skip {
+            let reason = "DoExchange returns a row for each row that it gets: use FAIL or NULL";
+            return Err(PlanError::field(format!("{path}.on_error"), reason));
+        }
+    }
+    Ok(())
+}
+
 // === impl ExchangeCompiler ===
 
 impl Compiler for ExchangeCompiler {
@@ -144,6 +160,7 @@ impl Exchange {
             let reason = "DoExchange returns a row for each row that it gets, and packing does not: leave it out";
             return Err(PlanError::field("plan.outputs[0].pack", reason).into());
         }
+        check_images(&plan)?;
         let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
@@ -215,8 +232,8 @@ impl Exchange {
     pub async fn complete(&self, rows: DerivedRows, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
         let mut complete = Vec::with_capacity(rows.chunks.len());
         for passing in rows.chunks {
-            let functions = &self.derivation.functions;
-            complete.push(FunctionColumn::add_all(functions, passing, &self.budget, times, "the batch").await?);
+            let (functions, of) = (&self.derivation.functions, (&self.budget, Drawing::default()));
+            complete.push(FunctionColumn::add_all(functions, passing, of, times, "the batch").await?);
         }
         Ok(DerivedRows { chunks: complete, ..rows })
     }

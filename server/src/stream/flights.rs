@@ -116,6 +116,12 @@ impl<T: Send + Sync + 'static> Flight<T> {
 // === impl Progress ===
 
 impl Progress {
+    /// The progress of a computation that no request waits for.
+    pub(super) fn unreported() -> Self {
+        let (sender, _) = watch::channel(v1::FitProgress::default());
+        Self { sender, counts: v1::FitProgress::default() }
+    }
+
     /// Announces the number of passes; more may follow.
     pub(super) fn expect_passes(&mut self, passes: u64) {
         self.counts.passes = self.counts.passes.max(passes);

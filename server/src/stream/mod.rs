@@ -44,30 +44,21 @@ pub use epoch::{
 };
 pub use error::StreamError;
 pub use exchange::{DerivedRows, Exchange};
-pub use fit::{FitSpec, FitTask};
+pub use fit::{
+    FitSpec, FitTask, FitWorker, PartialStream, PartialTask, PassRunner, RemotePass, RunnerError, UnreadPin,
+};
 pub use plan_records::PlanRecord;
 pub use replay::Replayed;
 pub use resolve::{prepare::PreparedGroups, prepared::Prepared};
 pub use table::RawTable;
 pub use take::PreparedTake;
 
-use crate::{
-    budget::Budget,
-    cache::RowCache,
-    catalog::Catalog,
-    cpu_pool::CpuPool,
-    engine::Engine,
-    plan::{Limits, Request},
-    scan::Sharing,
-    state::State,
-    tokenizers::Tokenizers,
-    udf::Udfs,
-};
+use crate::{budget::Budget, catalog::Catalog, plan::Request, tokenizers::Tokenizers, udf::Udfs};
 use describe::Descriptions;
 use environment::Environment;
+pub use environment::StreamParts;
 use exchange::Exchanges;
 use fit::Fits;
-use plan_store::PlanStore;
 use resolve::prepare::Resolver;
 
 /// Starts streams, fits and exchanges, which share memory, threads and compiled plans.
@@ -82,51 +73,10 @@ pub struct Streams {
     plan_lists: Semaphore,
 }
 
-/// The parts of the server that streams run on.
-#[derive(Debug)]
-pub struct StreamParts {
-    /// The datasets.
-    pub catalog: Catalog,
-    /// Computes the aggregates of fits.
-    pub engine: Engine,
-    /// Decodes and computes.
-    pub cpu: CpuPool,
-    /// The memory of streams, fits and descriptions.
-    pub budget: Budget,
-    /// Finished rows that streams share.
-    pub cache: RowCache,
-    /// Plans, counts and results.
-    pub state: State,
-    /// Limits of streams.
-    pub limits: Limits,
-    /// Computes features.
-    pub device: Device,
-    /// Python functions.
-    pub udfs: Udfs,
-    /// Tokenizers of the operator.
-    pub tokenizers: Tokenizers,
-}
-
 impl Streams {
     /// Streams over these parts of the server.
     pub fn new(parts: StreamParts) -> Self {
-        let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
-        let plans = PlanStore::new(state.clone());
-        let sharing = Sharing::default();
-        let environment = Arc::new(Environment {
-            catalog,
-            engine,
-            cpu,
-            budget,
-            state,
-            plans,
-            limits,
-            device,
-            cache,
-            sharing,
-            udfs,
-            tokenizers,
-        });
+        let environment = Arc::new(Environment::new(parts));
         Self {
             resolver: Resolver::new(Arc::clone(&environment)),
             exchanges: Exchanges::new(Arc::clone(&environment)),
@@ -135,6 +85,13 @@ impl Streams {
             plan_lists: Semaphore::new(1),
             environment,
         }
+    }
+
+    /// Runs the passes of fits in other processes.
+    #[must_use]
+    pub fn with_runner(mut self, runner: Arc<dyn PassRunner>) -> Self {
+        self.fits.set_runner(runner);
+        self
     }
 
     /// The datasets.

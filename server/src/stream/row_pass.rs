@@ -1,7 +1,7 @@
 //! One pass over the passing rows of a snapshot, for fits and descriptions: row groups are fetched ahead, decoded and
 //! computed chunk by chunk on the CPU pool.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
@@ -15,7 +15,10 @@ use super::{
     },
     error::StreamError,
     flights::Progress,
-    resolve::{count::rows_and_groups, deciding::NextRows, expressions::Expressions, functions::place_of, rows::Rows},
+    resolve::{
+        count::rows_and_groups, deciding::NextRows, expressions::Expressions, function_column::Drawing,
+        functions::place_of, rows::Rows,
+    },
 };
 use crate::{
     budget::Reservation,
@@ -45,19 +48,21 @@ pub(super) trait RowSink: Send + 'static {
     fn take(&mut self, values: Self::Values) -> impl Future<Output = bool> + Send;
 }
 
-/// Pushes every passing row into a sink, which needs these columns, stored, joined or derived. Reads no other column but
+/// Pushes every passing row of these row groups into a sink, which needs these columns, stored, joined or derived. Reads no other column but
 /// those of the filter and of derived columns.
 pub(super) async fn run<Sink: RowSink>(
     environment: &Arc<Environment>,
     snapshot: &Arc<Snapshot>,
     expressions: &Arc<Expressions>,
     columns: Vec<String>,
+    row_groups: Range<usize>,
     mut sink: Sink,
     progress: &mut Progress,
 ) -> Result<Sink, StreamError> {
     let (rows, may_pass) = rows_and_groups(environment, snapshot, expressions, columns).await?;
     let groups = snapshot.row_groups();
-    let read: Vec<usize> = (0..groups.len()).filter(|index| may_pass[*index]).collect();
+    let may_pass = |index: &usize| may_pass.get(*index).copied().unwrap_or(false);
+    let read: Vec<usize> = row_groups.filter(may_pass).collect();
     let _memory = reserve::<Sink>(environment, snapshot, &rows, &read).await?;
     progress.begin_pass(read.iter().map(|index| groups[*index].rows.end - groups[*index].rows.start).sum());
     let mut readers = fetched_ahead(read.into_iter().map(|index| {
@@ -118,7 +123,7 @@ async fn next_values<Sink: RowSink>(
     let (reader, next) = decode(cpu, snapshot, group, columns, step).await?;
     let Some(NextRows { passing, stored }) = next? else { return Ok((reader, sink, None)) };
     let (mut times, place) = (StageTimes::default(), place_of(snapshot, group));
-    let passing = rows.with_functions(passing, &environment.budget, &mut times, &place).await?;
+    let passing = rows.with_functions(passing, (&environment.budget, Drawing::default()), &mut times, &place).await?;
     let compute = move || {
         let values = sink.compute(&passing.rows);
         (sink, values)

@@ -150,7 +150,7 @@ def test_a_file_that_is_replaced_during_a_job_is_an_error(
     os.replace(other, file)
     run = ended(process, 120)
     assert run.code == 1
-    assert "an input changed while the query ran, nothing was written: " in run.error
+    assert "an input changed during the run, nothing was written: " in run.error
     assert str(file) in run.error
     assert_nothing(tmp_path / "out")
 
@@ -185,7 +185,7 @@ def test_an_executor_that_sees_other_files_is_an_error(seen: str, table: dict[st
 
 
 def test_an_error_of_the_data_is_an_error_of_the_run(own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
-    run = prepare("SELECT 1 / (id - 19999) AS x FROM t", table, tmp_path / "out", *own_cluster.flags)
+    run = prepare("SELECT 1 / (id - 7999) AS x FROM t", table, tmp_path / "out", *own_cluster.flags)
     assert run.code == 1
     assert "DivideByZero" in run.error
     assert_nothing(tmp_path / "out")
@@ -194,7 +194,7 @@ def test_an_error_of_the_data_is_an_error_of_the_run(own_cluster: Cluster, table
 def test_too_little_memory_of_an_executor_is_an_error_that_names_its_flag(table: dict[str, Path], tmp_path: Path):
     cluster = Cluster(tmp_path / "cluster", executors=1, memory="16MiB")
     try:
-        sql = "SELECT array_agg(repeat('x', 500) || id) AS texts FROM t"
+        sql = "SELECT array_agg(repeat('x', 5000) || id) AS texts FROM t"
         run = prepare(sql, table, tmp_path / "out", *cluster.flags)
     finally:
         cluster.stop()

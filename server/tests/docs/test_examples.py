@@ -55,12 +55,13 @@ EXECUTED = {
     "udf-functions",
     "udf-plan",
     "text-plan",
+    "images-plan",
 }
 
 
 def test_every_example_is_executed() -> None:
     # Others execute the secured ones (test_security_settings.py), plain and torch (test_readmes.py), and those of
-    # functions (test_udf_examples.py) and text (server/tests/text/test_book.py).
+    # functions (test_udf_examples.py), text (text/test_book.py) and images (images/test_book.py).
     assert set(examples()) == EXECUTED | FRAMEWORKS
 
 

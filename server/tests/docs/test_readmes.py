@@ -50,6 +50,7 @@ NOT_RUN = {
     "benches/scan/README.md: .venv/bin/python -m harness": MEASURES,
     "benches/service/README.md: make bench-service": MEASURES,
     "benches/soak/README.md: make soak": MEASURES,
+    "benches/images/README.md: .venv/bin/pip install": MEASURES,
     "benches/text/README.md: FOREBAY_SERVER_BIN=target/release/forebay-server .venv/bin/python benches/text": MEASURES,
     "benches/udf/README.md: FOREBAY_SERVER_BIN=target/release/forebay-server .venv/bin/python benches/udf": MEASURES,
     "benches/wire/README.md: cargo build --release": MEASURES,

@@ -132,7 +132,7 @@ def test_an_input_that_changes_during_a_run_is_an_error(
     process.send_signal(signal.SIGCONT)
     _, error = process.communicate(timeout=100)
     assert process.returncode == 1, error
-    assert "changed while the query ran" in error
+    assert "changed during the run" in error
     assert str(file) in error
     assert not out.exists()
     assert staged(out) == []

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import ops as _ops
+from .image_ops import Crop, OnImageError, Resize, decode_image
 from .op import (
     EXACT_IN_DOUBLE,
     INT64_MAX,
@@ -385,6 +386,53 @@ class Columns:
         most = 0 if max_length is None else whole_number("tokenize: max_length", max_length, least=1, most=UINT32_MAX)
         return self._then(_ops.Tokenize(name, json, "", most, truncation.upper(), add_special_tokens))
 
+    def decode_image(
+        self,
+        height: int,
+        width: int,
+        *,
+        channels: int = 3,
+        resize: Resize = "bilinear",
+        crop: Crop = "none",
+        scale: tuple[float, float] | None = None,
+        ratio: tuple[float, float] | None = None,
+        flip: bool = False,
+        seed: int = 0,
+        normalize: tuple[Sequence[float], Sequence[float]] | None = None,
+        on_error: OnImageError = "fail",
+        encoded: bool = False,
+    ) -> Columns:
+        """Convert the bytes of a JPEG, PNG, WebP or GIF image to a tensor [`height`, `width`, `channels`].
+
+        The values are UINT8, or with `normalize`, the means and the deviations of the channels, FLOAT32. The image is
+        turned upright, and its part `crop` resized: all of it, the centred box of the tensor's aspect ratio, or a
+        random box with these bounds of its share of the area (`scale`) and of its aspect ratio, as torchvision's
+        ``RandomResizedCrop`` draws it. `flip` mirrors every second image. What is random depends on the stream's seed,
+        the epoch, the row and `seed` alone. `on_error` decides about images that cannot be decoded. With `encoded`,
+        the batch has the bytes as stored, the box and the flip. It must be the first op.
+        """
+        if self.ops:
+            raise ValueError(
+                f"decode_image must be the first op: it reads encoded images, not the result of {self.ops[-1].name}"
+            )
+        if len(self.names) > 1:
+            raise ValueError("decode_image requires a single column: give each image an output")
+        op = decode_image(
+            height,
+            width,
+            channels=channels,
+            resize=resize,
+            crop=crop,
+            scale=scale,
+            ratio=ratio,
+            flip=flip,
+            seed=seed,
+            normalize=normalize,
+            on_error=on_error,
+            encoded=encoded,
+        )
+        return self._then(op)
+
     def attention_mask(self, n: int) -> Columns:
         """Convert a list to `n` columns: 1 for each of its first `n` elements, then 0, as for `pad`."""
         return self._then(_ops.AttentionMask(whole_number("attention_mask: n", n, least=1, most=PAD_MAX)))
@@ -399,8 +447,10 @@ class Columns:
 
     def as_stored(self) -> Columns:
         """Pass one column through unchanged, of any type, including nulls."""
-        if len(self.names) != 1 or any(not isinstance(op, (_ops.Udf, _ops.Tokenize)) for op in self.ops):
-            raise ValueError("as_stored requires a single column and no op other than udf or tokenize")
+        if len(self.names) != 1 or not all(map(_may_be_stored, self.ops)):
+            raise ValueError(
+                "as_stored requires a single column and no op other than udf, tokenize or an encoded image"
+            )
         return Columns(self.names, self.ops, stored=True)
 
     def to_dict(self) -> Json:
@@ -424,6 +474,10 @@ class Columns:
         if self.stored:
             raise ValueError(f"{op.name} after as_stored: a column passed through unchanged has no other ops")
         return replace(self, ops=(*self.ops, op))
+
+
+def _may_be_stored(op: Op) -> bool:
+    return isinstance(op, (_ops.Udf, _ops.Tokenize)) or (isinstance(op, _ops.DecodeImage) and op.encoded)
 
 
 def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ defines their meaning.
 from __future__ import annotations
 
 from .encoding_ops import CountEncode, TargetMean
+from .image_ops import DecodeImage
 from .index_ops import (
     Bucketize,
     Cross,
@@ -48,6 +49,7 @@ __all__ = [
     "Clip",
     "CountEncode",
     "Cross",
+    "DecodeImage",
     "FillNull",
     "FirstN",
     "HashBucket",

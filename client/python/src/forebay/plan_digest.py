@@ -17,6 +17,9 @@ FORM = b"forebay plan 1\n"
 DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED", "FLOAT64")
 STATS = ("MEAN", "MEDIAN", "MODE")
 TRUNCATIONS = ("RIGHT", "LEFT", "ERROR")
+RESIZES = ("BILINEAR", "NEAREST", "BICUBIC", "LANCZOS", "BOX", "HAMMING")
+CROPS = ("NONE", "CENTER", "RANDOM")
+ON_ERRORS = ("FAIL", "NULL", "SKIP")
 
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
 # Kinds include the names of messages.
@@ -72,6 +75,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "udf": (28, "?Udf"),
         "tokenize": (29, "?Tokenize"),
         "attention_mask": (31, "?AttentionMask"),
+        "decode_image": (32, "?DecodeImage"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -149,6 +153,23 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "add_special_tokens": (6, "?bool"),
     },
     "AttentionMask": {"n": (1, "uint32")},
+    "DecodeImage": {
+        "height": (1, "uint32"),
+        "width": (2, "uint32"),
+        "channels": (3, "?uint32"),
+        "resize": (4, "Resize"),
+        "crop": (5, "Crop"),
+        "scale_min": (6, "?double"),
+        "scale_max": (7, "?double"),
+        "ratio_min": (8, "?double"),
+        "ratio_max": (9, "?double"),
+        "flip": (10, "bool"),
+        "seed": (11, "uint64"),
+        "normalize": (12, "?Normalize"),
+        "on_error": (13, "OnError"),
+        "encoded": (14, "bool"),
+    },
+    "Normalize": {"mean": (1, "*double"), "std": (2, "*double")},
     "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
     "TargetMean": {
         "label": (1, "string"),
@@ -159,7 +180,14 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "means": (6, "*double"),
     },
 }
-ENUMS = {"DType": DTYPES, "Stat": STATS, "Truncation": TRUNCATIONS}
+ENUMS = {
+    "DType": DTYPES,
+    "Stat": STATS,
+    "Truncation": TRUNCATIONS,
+    "Resize": RESIZES,
+    "Crop": CROPS,
+    "OnError": ON_ERRORS,
+}
 
 VARINT, FIXED64, LENGTH = 0, 1, 2
 

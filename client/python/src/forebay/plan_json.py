@@ -14,6 +14,7 @@ from typing import TypedDict, cast
 from . import ops
 from .chains import cols
 from .columns import Columns
+from .image_ops import CROPS, ON_ERRORS, RESIZES
 from .joins import Join
 from .op import Op
 from .outputs import Output, output
@@ -267,6 +268,53 @@ def _tokenize(where: str, body: object) -> Op:
     return ops.Tokenize(tokenizer, json, digest, most, truncation, special)
 
 
+def _decode_image(where: str, body: object) -> Op:
+    names = ("height", "width", "channels", "resize", "crop", "flip", "seed", "normalize", "on_error", "encoded")
+    fields = _set(where, body, *names, "scale_min", "scale_max", "ratio_min", "ratio_max")
+    bounds = {
+        name: None if name not in fields else _number(where, fields[name])
+        for name in ("scale_min", "scale_max", "ratio_min", "ratio_max")
+    }
+    height, width, seed = _wholes(where, fields, "height", "width", "seed")
+    return ops.DecodeImage(
+        height,
+        width,
+        _whole(f"{where}.channels", fields.get("channels", 3)),
+        _choice(f"{where}.resize", fields.get("resize", "BILINEAR"), RESIZES),
+        _choice(f"{where}.crop", fields.get("crop", "NONE"), CROPS),
+        (bounds["scale_min"], bounds["scale_max"]),
+        (bounds["ratio_min"], bounds["ratio_max"]),
+        _flag(f"{where}.flip", fields.get("flip", False)),
+        seed,
+        None if "normalize" not in fields else _normalize(f"{where}.normalize", fields["normalize"]),
+        _choice(f"{where}.on_error", fields.get("on_error", "FAIL"), ON_ERRORS),
+        _flag(f"{where}.encoded", fields.get("encoded", False)),
+    )
+
+
+def _normalize(where: str, body: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    fields = _set(where, body, "mean", "std")
+    mean, std = (
+        tuple(_number(f"{where}.{name}", value) for value in _list(f"{where}.{name}", fields.get(name)))
+        for name in ("mean", "std")
+    )
+    return mean, std
+
+
+def _choice(where: str, value: object, known: Sequence[str]) -> str:
+    """Return the name of an enum's value in upper case."""
+    chosen = _text(where, value)
+    if chosen.lower() not in known:
+        raise ValueError(f"{where} is {chosen!r}; it is one of {', '.join(known).upper()}")
+    return chosen.upper()
+
+
+def _flag(where: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{where} must be true or false, not {value!r}")
+    return value
+
+
 def _attention_mask(where: str, body: object) -> Op:
     return ops.AttentionMask(_wholes(where, _set(where, body, "n"), "n")[0])
 
@@ -329,6 +377,7 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "udf": _udf,
     "tokenize": _tokenize,
     "attention_mask": _attention_mask,
+    "decode_image": _decode_image,
     "count_encode": _count_encode,
     "target_mean": _target_mean,
 }

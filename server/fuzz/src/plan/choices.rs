@@ -94,7 +94,7 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 }
 
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
-    Ok(match bytes.int_in_range(0..=28)? {
+    Ok(match bytes.int_in_range(0..=29)? {
         0 => Op::FillNull(fill_null(bytes)?),
         1 => Op::Clip(v1::Clip {
             min: maybe(bytes, number)?,
@@ -147,6 +147,16 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             truncation: bytes.int_in_range(0..=3)?,
             add_special_tokens: maybe(bytes, |bytes| bytes.arbitrary())?,
             ..v1::Tokenize::default()
+        }),
+        28 => Op::DecodeImage(v1::DecodeImage {
+            height: *bytes.choose(&[1, 2, 0, 16_385])?,
+            width: *bytes.choose(&[1, 3, 16_384])?,
+            channels: maybe(bytes, size)?,
+            crop: bytes.int_in_range(0..=3)?,
+            flip: bytes.arbitrary()?,
+            on_error: bytes.int_in_range(0..=3)?,
+            encoded: bytes.arbitrary()?,
+            ..v1::DecodeImage::default()
         }),
         _ => Op::TargetMean(target_mean(bytes)?),
     })

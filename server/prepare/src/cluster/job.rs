@@ -11,13 +11,10 @@ use std::{
 use ballista_core::{
     BALLISTA_VERSION,
     extension::{BallistaGrpcMetadataInterceptor, SessionConfigHelperExt},
-    serde::{
-        BallistaPhysicalExtensionCodec,
-        protobuf::{
-            CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, RemoveSessionParams,
-            execute_query_params::Query, execute_query_result::Result as Submitted, job_status::Status as JobEnd,
-            scheduler_grpc_client::SchedulerGrpcClient,
-        },
+    serde::protobuf::{
+        CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, RemoveSessionParams,
+        execute_query_params::Query, execute_query_result::Result as Submitted, job_status::Status as JobEnd,
+        scheduler_grpc_client::SchedulerGrpcClient,
     },
     utils::{GrpcClientConfig, create_grpc_client_endpoint},
     version::{BALLISTA_VERSION_HEADER, check_compatibility, version_from_metadata},
@@ -31,6 +28,7 @@ use datafusion_proto::{physical_plan::AsExecutionPlan, protobuf::PhysicalPlanNod
 use tonic::{Code, Status, service::interceptor::InterceptedService, transport::Channel};
 
 use super::{
+    codec::Codec,
     messages::{ClusterError, root},
     result::{CONNECT_MAX, JobResult, KEEPALIVE, MESSAGE_BYTES_MAX},
 };
@@ -186,7 +184,7 @@ fn query(plan: Arc<dyn ExecutionPlan>, context: &SessionContext) -> Result<Execu
     let failed = |error: DataFusionError| {
         ClusterError::Query(format!("the plan cannot be sent to a cluster: {}", error.strip_backtrace()))
     };
-    let node = PhysicalPlanNode::try_from_physical_plan(plan, &BallistaPhysicalExtensionCodec::default());
+    let node = PhysicalPlanNode::try_from_physical_plan(plan, &Codec::default());
     let mut bytes = Vec::new();
     node.and_then(|node| node.try_encode(&mut bytes)).map_err(failed)?;
     if bytes.len() > PLAN_BYTES_MAX {

@@ -14,12 +14,16 @@ const CLOSE: char = '›';
 /// The first words between the marks.
 const CHANGED: &str = "changed: ";
 const UNREAD: &str = "unread: ";
+const FAILED: &str = "failed: ";
 
 /// The end of what Ballista writes before the error of a task.
 const TASK_FAILED: &str = "Task failed due to runtime execution error: ";
 
 /// The message of a program that does not know the stores of Forebay's plans.
 const NO_STORE: &str = "No suitable object store found for forebay-pinned";
+
+/// The message of a program that does not know the node of a fit's pass.
+const NO_PASS: &str = "Could not deserialize BallistaPhysicalPlanNode";
 
 /// Longest message of a task to show.
 const MESSAGE_LETTERS_MAX: usize = 400;
@@ -32,6 +36,9 @@ pub(crate) struct UnreadFile {
     /// Whether it is not the pinned file: replaced, or removed.
     pub is_change: bool,
 }
+
+/// A pass of a fit that failed on an executor, and why.
+pub(crate) struct PassFailure(pub String);
 
 /// Why a query on a cluster failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -78,9 +85,7 @@ pub(crate) enum ClusterError {
 impl UnreadFile {
     /// The first of them in the text of an error.
     fn find(text: &str) -> Option<Self> {
-        let (_, rest) = text.split_once(OPEN)?;
-        let (marked, _) = rest.split_once(CLOSE)?;
-        let plain = marked.replace("\\\"", "\"").replace("\\\\", "\\");
+        let plain = marked(text)?;
         let file = |words: &str, is_change| {
             let reason = plain.strip_prefix(words)?.to_owned();
             Some(Self { reason, is_change })
@@ -105,12 +110,43 @@ impl fmt::Debug for UnreadFile {
 
 impl Error for UnreadFile {}
 
+// === impl PassFailure ===
+
+impl PassFailure {
+    /// The reason of the first of them in the text of an error.
+    fn find(text: &str) -> Option<String> {
+        marked(text)?.strip_prefix(FAILED).map(str::to_owned)
+    }
+}
+
+impl fmt::Display for PassFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{OPEN}{FAILED}{}{CLOSE}", self.0)
+    }
+}
+
+impl fmt::Debug for PassFailure {
+    /// With the marks, as of [`UnreadFile`].
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl Error for PassFailure {}
+
+/// The first message between marks in a text that may be escaped.
+fn marked(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once(OPEN)?;
+    let (marked, _) = rest.split_once(CLOSE)?;
+    Some(marked.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
 // === impl ClusterError ===
 
 impl ClusterError {
     /// The error of a query that the scheduler did not accept.
     pub(crate) fn of_query(text: &str) -> Self {
-        if text.contains(NO_STORE) { Self::Foreign } else { Self::Rejected(text.to_owned()) }
+        if is_foreign(text) { Self::Foreign } else { Self::Rejected(text.to_owned()) }
     }
 
     /// The error of a failed job.
@@ -118,7 +154,10 @@ impl ClusterError {
         if let Some(file) = UnreadFile::find(text) {
             return Self::Unread(file);
         }
-        if text.contains(NO_STORE) {
+        if let Some(reason) = PassFailure::find(text) {
+            return Self::Query(reason);
+        }
+        if is_foreign(text) {
             return Self::Foreign;
         }
         let own = text.rsplit_once(TASK_FAILED).map_or(text, |(_, own)| own);
@@ -134,6 +173,11 @@ impl ClusterError {
     pub(crate) fn in_plan(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
     }
+}
+
+/// Whether a text is of programs that do not know Forebay's plans.
+fn is_foreign(text: &str) -> bool {
+    [NO_STORE, NO_PASS].iter().any(|words| text.contains(words))
 }
 
 /// The message of the last cause of an error.

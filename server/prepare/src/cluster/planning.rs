@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ballista_core::{extension::SessionConfigExt, optimizer::ballista_default_optimizer_rules};
 use datafusion::{
+    catalog::TableProvider,
     common::TableReference,
     error::DataFusionError,
     execution::{context::SessionContext, session_state::SessionStateBuilder},
@@ -19,6 +20,20 @@ use crate::{
 
 /// Opens a session whose only tables are the inputs. Its plans have paths with pins, which only executors of Forebay read.
 pub(crate) fn session(inputs: &[Input], limits: &Limits) -> Result<SessionContext, DataFusionError> {
+    let mut tables = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let url = pins::store_url(input.snapshot.store().url())?;
+        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url, Reads::Elsewhere(pins::pinned_path));
+        tables.push((input.name.as_str(), Arc::new(table) as Arc<dyn TableProvider>));
+    }
+    session_of(limits, tables)
+}
+
+/// Opens a session whose only tables are these.
+pub(super) fn session_of<'a>(
+    limits: &Limits,
+    tables: impl IntoIterator<Item = (&'a str, Arc<dyn TableProvider>)>,
+) -> Result<SessionContext, DataFusionError> {
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config(limits.threads))
@@ -26,10 +41,8 @@ pub(crate) fn session(inputs: &[Input], limits: &Limits) -> Result<SessionContex
         .with_optimizer_rules(ballista_default_optimizer_rules())
         .build();
     let context = SessionContext::new_with_state(state);
-    for input in inputs {
-        let url = pins::store_url(input.snapshot.store().url())?;
-        let table = SnapshotTable::new(Arc::clone(&input.snapshot), url, Reads::Elsewhere(pins::pinned_path));
-        context.register_table(TableReference::bare(input.name.as_str()), Arc::new(table))?;
+    for (name, table) in tables {
+        context.register_table(TableReference::bare(name), table)?;
     }
     Ok(context)
 }

@@ -22,11 +22,15 @@ use datafusion::{
     execution::{SessionState, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
     prelude::SessionConfig,
 };
+use forebay_server::catalog::Stores;
 use tokio::{runtime, sync::oneshot};
 use tracing_subscriber::EnvFilter;
 
-use super::pinned_store::{PinnedStores, UnreadStores};
-use crate::signals::interrupted;
+use super::{
+    codec::Codec,
+    pinned_store::{PinnedStores, UnreadStores},
+};
+use crate::{fit, signals::interrupted};
 
 /// The default address of both programs, which have no authentication.
 const LOOPBACK: &str = "127.0.0.1";
@@ -44,6 +48,7 @@ pub fn scheduler() -> ExitCode {
     exit_code(run(&config.log_level_setting.clone(), async move {
         let address = address(&config.bind_host, config.bind_port)?;
         let config = SchedulerConfig::try_from(config)?.with_override_session_builder(Arc::new(scheduler_session));
+        let config = SchedulerConfig { override_physical_codec: Some(Arc::new(Codec::default())), ..config };
         let cluster = BallistaCluster::new_from_config(&config).await?;
         tokio::select! {
             ended = start_server(cluster, address, Arc::new(config)) => ended.map_err(|error| at(address, &error)),
@@ -62,6 +67,9 @@ pub fn executor() -> ExitCode {
         let (directory, is_own) = work_directory(&config)?;
         config.work_dir = Some(directory.display().to_string());
         config.override_runtime_producer = Some(runtime_producer(directory.clone()));
+        let worker = fit::worker(config.vcores, &directory, Stores::new(STORAGE_REQUESTS_MAX));
+        let worker = worker.map_err(BallistaError::General)?;
+        config.override_physical_codec = Some(Arc::new(Codec::of_executor(worker)));
         let (stop, stopped) = oneshot::channel();
         let health = spawn_health_server(health_address, config.health.clone(), stopped);
         let ended = start_executor_process(Arc::new(config)).await;

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use arrow::datatypes::{Field, Schema};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
@@ -17,8 +20,9 @@ use crate::{
         file_footer::wide,
         footer,
         lake::TableVersion,
+        leaves::Int96Unit,
         listed::ListedFiles,
-        location::Location,
+        partitions::Partitions,
         pinned::is_same,
         pinned_schema::PinnedSchema,
         row_groups,
@@ -34,6 +38,31 @@ use crate::{
 /// Footers read concurrently.
 const FOOTERS_IN_FLIGHT: usize = 16;
 
+/// The files of a snapshot that another process has opened, and what they have in common.
+#[derive(Debug)]
+pub(in crate::catalog) struct PinnedFiles {
+    pub dataset: String,
+    pub store: Store,
+    pub digest: String,
+    pub schema: SchemaRef,
+    /// The partition columns, with a row for each file.
+    pub partitions: RecordBatch,
+    pub objects: Vec<ObjectMeta>,
+    pub int96: Int96Unit,
+}
+
+/// The parts of a snapshot whose files are open.
+struct Parts<'a> {
+    dataset: &'a str,
+    store: Store,
+    int96: Int96Unit,
+    digest: String,
+    files: Vec<Arc<File>>,
+    union: Union,
+    partitions: Partitions,
+    table: Option<Arc<TableVersion>>,
+}
+
 /// Opens every file that no earlier snapshot has, and unites the schemas of all files.
 pub(in crate::catalog) async fn open(
     dataset: &str,
@@ -42,20 +71,37 @@ pub(in crate::catalog) async fn open(
     cpu: &CpuPool,
 ) -> Result<Snapshot, CatalogError> {
     let location = &listed.location;
-    let files = with_footers(dataset, location, &listed.listing.objects, earlier, cpu).await?;
+    let (store, int96) = (location.store().clone(), location.int96_unit());
+    let files = with_footers(dataset, (&store, int96), &listed.listing.objects, earlier, cpu).await?;
     let partitions = listed.partitions.clone();
     let table = listed.listing.table.clone();
-    let Union { schema, columns, adapted, partitions: partition_columns } = match &table {
+    let union = match &table {
         Some(table) => union_of_table(dataset, table, &files, partitions.fields())?,
         None => union_of_files(dataset, location.schema(), &files, partitions.fields())?,
     };
+    let digest = digest(listed, &store, &files, &union.schema, union.adapted > 0);
+    of_files(Parts { dataset, store, int96, digest, files, union, partitions, table })
+}
+
+/// Opens the files of another process's snapshot.
+pub(in crate::catalog) async fn open_pinned(pinned: PinnedFiles, cpu: &CpuPool) -> Result<Snapshot, CatalogError> {
+    let PinnedFiles { dataset, store, digest, schema, partitions, objects, int96 } = pinned;
+    let files = with_footers(&dataset, (&store, int96), &objects, &[], cpu).await?;
+    let partitions = Partitions::of_values(&partitions);
+    let pinned = PinnedSchema::of_snapshot(schema);
+    let union = union_of_files(&dataset, Some(&pinned), &files, partitions.fields())?;
+    of_files(Parts { dataset: &dataset, store, int96, digest, files, union, partitions, table: None })
+}
+
+/// Numbers the row groups of opened files.
+fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
+    let Parts { dataset, store, int96, digest, files, union, partitions, table } = parts;
+    let Union { schema, columns, adapted, partitions: partition_columns } = union;
     let wide_schema = Arc::new(wide(&schema));
     let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
     let (row_groups, deleted) = row_groups::of_files(dataset, footers, table.as_deref())?;
     let row_count = row_groups.last().map_or(0, |group| group.rows.end);
     let byte_count = files.iter().map(|file| file.object.size).sum();
-    let store = location.store().clone();
-    let digest = digest(listed, &store, &files, &schema, adapted > 0);
     let row_counts = Arc::new(row_groups.iter().map(|group| group.rows.end - group.rows.start).collect());
     Ok(Snapshot {
         dataset: dataset.to_owned(),
@@ -74,7 +120,7 @@ pub(in crate::catalog) async fn open(
         row_counts,
         row_count,
         byte_count,
-        int96: location.int96_unit(),
+        int96,
         is_outdated: AtomicBool::new(false),
     })
 }
@@ -82,12 +128,11 @@ pub(in crate::catalog) async fn open(
 /// The objects with their footers, which are read unless earlier snapshots have them.
 async fn with_footers(
     dataset: &str,
-    location: &Location,
+    (store, int96): (&Store, Int96Unit),
     objects: &[ObjectMeta],
     earlier: &[Arc<Snapshot>],
     cpu: &CpuPool,
 ) -> Result<Vec<Arc<File>>, CatalogError> {
-    let store = location.store();
     let known = known_files(objects, earlier);
     let opened = futures::stream::iter(objects.iter().cloned().zip(known).map(|(object, known)| {
         metrics::cache_requests(Cache::Footers, known.is_some(), 1);
@@ -96,7 +141,7 @@ async fn with_footers(
                 return Ok(known);
             }
             let display = store.display(&object.location);
-            let footer = footer::read(store, dataset, &display, &object, location.int96_unit(), cpu).await?;
+            let footer = footer::read(store, dataset, &display, &object, int96, cpu).await?;
             Ok::<_, CatalogError>(Arc::new(File { object, display, footer }))
         }
     }));

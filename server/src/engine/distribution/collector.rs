@@ -195,7 +195,7 @@ impl NumberKind {
     }
 
     /// Returns the integer of these bits; not for floats.
-    fn whole(self, bits: u64) -> i128 {
+    pub(super) fn whole(self, bits: u64) -> i128 {
         if self == Self::Integer { bits.cast_signed().into() } else { bits.into() }
     }
 

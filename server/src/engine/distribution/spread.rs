@@ -61,9 +61,15 @@ fn is_double(whole: i128) -> bool {
 fn neighbours<T: Copy>(values: &[T], ends: &[u64], share: f64) -> (T, T, f64) {
     let last = ends.last().map_or(0, |sum| sum - 1);
     let row = |index: u64| values[ends.partition_point(|end| *end <= index)];
+    let (below, above, distance) = rows_around(last, share);
+    (row(below), row(above), distance)
+}
+
+/// Returns the two rows around a quantile, of rows from 0 to `last`, and its relative distance from the first.
+pub(super) fn rows_around(last: u64, share: f64) -> (u64, u64, f64) {
     let place = share * last as f64;
     let below = (place.floor() as u64).min(last);
-    (row(below), row((below + 1).min(last)), place - place.floor())
+    (below, (below + 1).min(last), place - place.floor())
 }
 
 fn between(a: f64, b: f64, t: f64) -> f64 {

@@ -89,7 +89,8 @@ async fn run(
 ) -> Result<ProfilePass, StreamError> {
     tracing::debug!(target: PARTS, pass = progress.passes_begun() + 1, columns = pass.columns.len(), "describing");
     let names = pass.columns.iter().map(|column| column.name.clone()).collect();
-    row_pass::run(environment, &described.snapshot, &described.expressions, names, pass, progress).await
+    let (snapshot, groups) = (&described.snapshot, 0..described.snapshot.row_groups().len());
+    row_pass::run(environment, snapshot, &described.expressions, names, groups, pass, progress).await
 }
 
 // === impl ProfilePass ===

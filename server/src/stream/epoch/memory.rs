@@ -29,6 +29,9 @@ const LANE_BYTES: u64 = 96 << 10;
 /// See [`LANE_BYTES`].
 const LANE_COLUMN_BYTES: u64 = 48 << 10;
 
+/// Rows of AS_STORED columns that are taken apart at once.
+const SCRATCH_ROWS: u64 = 1024;
+
 /// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
 const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
 
@@ -120,9 +123,11 @@ pub(super) fn windows_bytes(prepared: &Prepared, sizes: &GroupSizes, lane_count:
     // common.
     let groups_open = if sizes.rows_min >= window_rows { 2 } else { FETCH_AHEAD as u64 + 1 };
     let groups_open = groups_open.saturating_mul(lane_count).min(sizes.count);
-    let scratch_rows = window_rows.min(1024);
-    let window_rows_max = WINDOWS_MAX.saturating_mul(window_rows).saturating_add(scratch_rows);
-    let lane = (prepared.wire_row_bytes().saturating_mul(window_rows_max))
+    let program = &prepared.compiled.program;
+    let scratch = program.scratch_bytes(usize::try_from(window_rows).unwrap_or(usize::MAX)) as u64;
+    let stored = window_rows.min(SCRATCH_ROWS).saturating_mul(prepared.compiled.stored_row_bytes);
+    let lane = (prepared.wire_row_bytes().saturating_mul(WINDOWS_MAX.saturating_mul(window_rows)))
+        .saturating_add(scratch.saturating_add(stored))
         .saturating_add(window_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes))
         .saturating_add(sizes.chunk)
         .saturating_add(LANE_BYTES)

@@ -12,6 +12,10 @@ use crate::{
     plan::{Answer, Question, Statistic},
 };
 
+/// The share of rows below the median, and those below the quartiles.
+const MEDIAN: f64 = 0.5;
+const QUARTILES: [f64; 2] = [0.25, 0.75];
+
 /// Answers a question about the mean, deviation or bounds.
 pub(crate) fn of_summary(question: &Question, summary: Option<Summary>) -> Result<Answer, String> {
     let summary = summary.ok_or_else(|| nothing(question))?;
@@ -59,25 +63,34 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
     Err(format!("column \"{}\" has infinite values: clip them, or filter them out", question.column))
 }
 
+/// The shares of rows at which a statistic needs the quantiles.
+pub(super) fn shares(statistic: &Statistic) -> Vec<f64> {
+    match statistic {
+        Statistic::Quantiles(count) => (1..*count).map(|k| f64::from(k) / f64::from(*count)).collect(),
+        Statistic::MedianAndQuartiles => QUARTILES.into_iter().chain([MEDIAN]).collect(),
+        _ => vec![MEDIAN],
+    }
+}
+
 /// Answers a question about the median or quantiles.
 pub(crate) fn of_distribution(question: &Question, spread: Option<&Distribution>) -> Result<Answer, String> {
     let spread = spread.ok_or_else(|| nothing(question))?;
     let learned = match question.statistic {
-        Statistic::Quantiles(count) => {
-            let shares = || (1..count).map(|k| f64::from(k) / f64::from(count));
-            spread.whole_quantiles(shares()).map_or_else(
-                || Answer::Boundaries(shares().map(|share| spread.quantile(share)).collect()),
+        Statistic::Quantiles(_) => {
+            let shares = shares(&question.statistic);
+            spread.whole_quantiles(shares.iter().copied()).map_or_else(
+                || Answer::Boundaries(shares.iter().map(|share| spread.quantile(*share)).collect()),
                 Answer::WholeBoundaries,
             )
         }
         Statistic::MedianAndQuartiles => {
-            let (low, high) = (spread.quantile(0.25), spread.quantile(0.75));
+            let [low, high] = QUARTILES.map(|share| spread.quantile(share));
             if (high - low).is_infinite() && low.is_finite() && high.is_finite() {
                 return Err(too_far(question, "its quartiles", low, high));
             }
-            Answer::Pair(spread.quantile(0.5), high - low)
+            Answer::Pair(spread.quantile(MEDIAN), high - low)
         }
-        _ => spread.whole_median().map_or_else(|| Answer::Number(spread.quantile(0.5)), whole),
+        _ => spread.whole_median().map_or_else(|| Answer::Number(spread.quantile(MEDIAN)), whole),
     };
     if !spread.is_infinite() && finite(question, learned.clone()).is_err() {
         return Err(format!(

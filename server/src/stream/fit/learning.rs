@@ -8,14 +8,16 @@ use tracing::Instrument;
 
 use super::{
     dry_run,
-    pass::{Pass, PassValues, truncate_to_one_pass},
+    elsewhere::{self, PassRunner},
+    layout::PassValues,
+    pass::{Pass, truncate_to_one_pass},
     result::result_of,
 };
 use crate::{
     catalog::Snapshot,
     engine::QUEUE_BATCHES_MAX,
     log::PARTS,
-    plan::{self, Sample, Tables},
+    plan::{self, Answer, Question, Sample, Tables},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -55,9 +57,13 @@ struct CheckedPlan {
 pub(super) async fn learn(
     environment: &Arc<Environment>,
     fit: PinnedFit,
+    runner: Option<&dyn PassRunner>,
     mut progress: Progress,
 ) -> Result<v1::FitResult, StreamError> {
     let snapshot = Arc::clone(&fit.snapshot);
+    if runner.is_some() {
+        elsewhere::check(&fit.plan)?;
+    }
     let CheckedPlan { mut plan, tables, expressions } = check(environment, fit).await?;
     progress.expect_passes(plan::pass_count(&plan)? as u64);
     loop {
@@ -65,14 +71,16 @@ pub(super) async fn learn(
         if questions.is_empty() {
             break;
         }
-        truncate_to_one_pass(&mut questions, &environment.engine);
-        let schema = plan::chain_schema(&plan, &expressions.chain_schema)?;
-        let pass = Pass::new(&environment.engine, &schema, &questions)?;
-        let columns = pass.columns().map(str::to_owned).collect();
-        let span = tracing::info_span!(target: PARTS, "pass", number = progress.passes_begun() as i64 + 1);
-        let run = row_pass::run(environment, &snapshot, &expressions, columns, pass, &mut progress);
-        let pass = run.instrument(span).await?;
-        for (question, answer) in questions.iter().zip(pass.answers(&questions).await?) {
+        let rows = (&snapshot, &expressions);
+        let answers = if let Some(runner) = runner {
+            elsewhere::truncate(&mut questions);
+            let rows = (snapshot.as_ref(), expressions.as_ref());
+            elsewhere::answers(runner, &environment.engine, rows, &plan, &questions, &mut progress).await?
+        } else {
+            truncate_to_one_pass(&mut questions, &environment.engine);
+            answers(environment, rows, &plan, &questions, &mut progress).await?
+        };
+        for (question, answer) in questions.iter().zip(answers) {
             plan::learn(&mut plan, question, answer);
         }
     }
@@ -87,6 +95,23 @@ pub(super) async fn learn(
     }
     tracing::info!(dataset, plan_id = result.plan_id, passes, "plan fitted");
     Ok(result)
+}
+
+/// Runs a pass in this process, and returns the answers in the order of the questions.
+async fn answers(
+    environment: &Arc<Environment>,
+    (snapshot, expressions): (&Arc<Snapshot>, &Arc<Expressions>),
+    plan: &v1::Plan,
+    questions: &[Question],
+    progress: &mut Progress,
+) -> Result<Vec<Answer>, StreamError> {
+    let schema = plan::chain_schema(plan, &expressions.chain_schema)?;
+    let pass = Pass::new(&environment.engine, &schema, questions)?;
+    let columns = pass.layout().columns().map(str::to_owned).collect();
+    let groups = 0..snapshot.row_groups().len();
+    let span = tracing::info_span!(target: PARTS, "pass", number = progress.passes_begun() as i64 + 1);
+    let run = row_pass::run(environment, snapshot, expressions, columns, groups, pass, progress);
+    run.instrument(span).await?.answers(questions).await
 }
 
 /// Checks a plan against the dataset's schema before any row is read.
@@ -137,7 +162,7 @@ impl RowSink for Pass {
     const CHUNKS_QUEUED: u64 = QUEUE_BATCHES_MAX as u64 + 1;
 
     fn compute(&mut self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
-        self.values(rows)
+        self.layout().values(rows)
     }
 
     fn take(&mut self, values: PassValues) -> impl Future<Output = bool> + Send {

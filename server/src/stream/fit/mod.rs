@@ -5,12 +5,15 @@
 
 mod answers;
 pub(super) mod dry_run;
+mod elsewhere;
 mod inputs;
 mod kept;
+mod layout;
 mod learning;
 mod pass;
 mod result;
 mod targets;
+mod worker;
 
 use std::sync::Arc;
 
@@ -33,8 +36,10 @@ use crate::{
     metrics::{self, Cache, FitGuard},
     plan::{self, Sample},
 };
+pub use elsewhere::{PartialStream, PassRunner, RemotePass, RunnerError};
 use learning::{PinnedFit, learn};
 use result::result_of;
+pub use worker::{FitWorker, PartialTask, UnreadPin};
 
 /// Fits that run at once; further ones wait.
 const FITS_MAX: usize = 4;
@@ -65,6 +70,8 @@ pub(super) struct Fits {
     environment: Arc<Environment>,
     flights: Arc<Flights<Learned>>,
     permits: Arc<Semaphore>,
+    /// Runs passes in other processes; `None`: they run in this one.
+    runner: Option<Arc<dyn PassRunner>>,
 }
 
 /// The result of a flight.
@@ -77,7 +84,12 @@ struct Learned {
 
 impl Fits {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, flights: Arc::default(), permits: Arc::new(Semaphore::new(FITS_MAX)) }
+        Self { environment, flights: Arc::default(), permits: Arc::new(Semaphore::new(FITS_MAX)), runner: None }
+    }
+
+    /// Runs passes in other processes.
+    pub(super) fn set_runner(&mut self, runner: Arc<dyn PassRunner>) {
+        self.runner = Some(runner);
     }
 
     /// Starts to fit a plan.
@@ -145,7 +157,7 @@ impl Fits {
         let _permit = self.permits.acquire().await;
         let _guard = FitGuard::open();
         let snapshot = Arc::clone(&fit.snapshot);
-        let mut result = learn(&self.environment, fit, progress).await?;
+        let mut result = learn(&self.environment, fit, self.runner.as_deref(), progress).await?;
         if refit {
             kept::replace(&self.environment, key, &result.plan_id).await;
         } else if let Some(first) = kept::store(&self.environment, &snapshot, key, &result.plan_id).await {

@@ -3,16 +3,11 @@
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
     compute::nullif,
-    datatypes::{DataType, UInt64Type},
+    datatypes::UInt64Type,
 };
 use forebay_kernels::hash64_integer;
-use forebay_proto::JSON_BYTES_MAX;
 
-use crate::{
-    engine::{Engine, Job, TargetSums, target_schema},
-    plan::ROW_ID,
-    stream::error::StreamError,
-};
+use crate::{engine::target_schema, plan::ROW_ID, stream::error::StreamError};
 
 use super::inputs::numbers;
 
@@ -25,19 +20,7 @@ pub(super) struct Target {
     pub seed: u64,
 }
 
-/// The running sums of a label for each value of a prefix.
-pub(super) struct PrefixTarget {
-    pub prefix: usize,
-    pub target: Target,
-    pub job: Job<TargetSums>,
-}
-
 impl Target {
-    /// Starts the sums for values of a type.
-    pub(super) fn start(&self, engine: &Engine, data_type: &DataType) -> Result<Job<TargetSums>, StreamError> {
-        Ok(engine.target_sums(data_type, self.parts(), JSON_BYTES_MAX)?)
-    }
-
     /// The columns that it reads.
     pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
         [self.label.as_str()].into_iter().chain((self.folds > 0).then_some(ROW_ID))
@@ -65,7 +48,7 @@ impl Target {
     }
 
     /// The number of label columns.
-    fn parts(&self) -> usize {
+    pub(super) fn parts(&self) -> usize {
         self.folds.max(1) as usize
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         resolve::{
             cache::{Compiler, PinnedPlan},
             expressions::{Expressions, RowSource},
-            functions::FunctionColumn,
+            function_column::FunctionColumn,
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
             units,
@@ -89,6 +89,11 @@ impl Compiled {
         Ok(Self { rows: Arc::new(self.rows.of_group(filter, &self.expressions)?), ..self.clone() })
     }
 
+    /// The same without these rows of the snapshot, which are in rising order.
+    pub(super) fn without(&self, skipped: Arc<Vec<u64>>) -> Result<Self, StreamError> {
+        Ok(Self { rows: Arc::new(self.rows.without(skipped, &self.expressions)?), ..self.clone() })
+    }
+
     fn new(
         environment: &Environment,
         snapshot: &Arc<Snapshot>,
@@ -115,6 +120,11 @@ impl Compiled {
         let columns = of_rows.input_columns().iter().map(AsRef::as_ref);
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
+        if grouping.is_some() && rows.skipping().next().is_some() {
+            let reason = "the plan skips rows whose image cannot be decoded, and the rows of groups are counted without \
+                          decoding: use on_error NULL or FAIL";
+            return Err(PlanError::field("group_by", reason).into());
+        }
         let (program, packed) = match packed {
             None => (of_rows, None),
             Some((packed, program)) => (Arc::new(program), Some(Arc::new(packed))),
@@ -212,7 +222,7 @@ fn group_column(
 }
 
 /// Uncompressed bytes of the AS_STORED columns in a row of the files; other columns are estimated by their type. Tokens
-/// take about as many bytes as their text: one token has about four letters.
+/// take about as many bytes as their text: one token has about four letters. Encoded images take those of their column.
 fn stored_row_bytes(snapshot: &Snapshot, program: &Program, expressions: &Expressions) -> u64 {
     const DERIVED_BYTES: u64 = 16;
     let estimated = |column: &str| match expressions.chain_schema.field_with_name(column).map(Field::data_type) {
@@ -225,7 +235,7 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program, expressions: &Expres
     let (mut indices, mut derived) = (Vec::new(), 0);
     for column in program.stored_columns() {
         let tokenized = expressions.functions.iter().find(|function| function.field.name() == column);
-        let column = tokenized.and_then(FunctionColumn::text_column).unwrap_or(column);
+        let column = tokenized.and_then(FunctionColumn::source_column).unwrap_or(column);
         match snapshot.wide_schema().index_of(column) {
             Ok(index) => indices.push(index),
             Err(_) => derived += estimated(column),

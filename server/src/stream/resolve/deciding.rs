@@ -41,7 +41,7 @@ impl Deciding {
         let columns: Vec<usize> =
             derivation.columns.iter().filter_map(|column| all.columns.binary_search(column).ok()).collect();
         let group = group.filter(|group| stored.index_of(group.column()).is_ok());
-        let derivation = derivation.of_group(group);
+        let derivation = derivation.of_group(group).without_rows_of(all);
         let is_needed = !derivation.all_pass() && columns.len() < all.columns.len();
         Ok(is_needed.then_some(Self { derivation, columns }))
     }

@@ -11,7 +11,7 @@ use arrow::{
 
 use super::{
     expressions::{Expressions, row_id_field},
-    functions::FunctionColumn,
+    function_column::FunctionColumn,
     groups::GroupFilter,
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},
@@ -39,6 +39,8 @@ pub(crate) struct Derivation {
     sample: Option<Sample>,
     /// The group whose rows pass; none: all rows.
     group: Option<GroupFilter>,
+    /// Rows of the snapshot that do not pass, in rising order.
+    skipped: Arc<Vec<u64>>,
     /// Whether the expressions or the outputs read row ids, which follow the stored columns.
     with_row_ids: bool,
     schema: SchemaRef,
@@ -138,6 +140,7 @@ impl Derivation {
             functions,
             sample,
             group: None,
+            skipped: Arc::default(),
             with_row_ids,
             schema,
         })
@@ -195,6 +198,16 @@ impl Derivation {
         Self { group, ..self.clone() }
     }
 
+    /// The same without these rows of the snapshot, which are in rising order.
+    pub(super) fn without(&self, skipped: Arc<Vec<u64>>) -> Self {
+        Self { skipped, ..self.clone() }
+    }
+
+    /// The same without the rows that another one leaves out.
+    pub(super) fn without_rows_of(self, other: &Self) -> Self {
+        Self { skipped: Arc::clone(&other.skipped), ..self }
+    }
+
     /// Whether its expressions read dictionaries of a column as well as plain values.
     pub(super) fn may_key(&self, column: &str) -> bool {
         let is_read = |columns: &[String]| columns.iter().any(|read| read == column);
@@ -204,7 +217,7 @@ impl Derivation {
 
     /// Whether every stored row passes.
     pub(super) fn all_pass(&self) -> bool {
-        self.filter.is_none() && self.sample.is_none() && self.group.is_none()
+        self.filter.is_none() && self.sample.is_none() && self.group.is_none() && self.skipped.is_empty()
     }
 
     /// The rows of the group; none if there is no group, or if the rows do not have its column yet.
@@ -234,8 +247,12 @@ impl Derivation {
     fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
         let ids = first_row..first_row + chunk.num_rows() as u64;
         let (rows, mut origin) = (self.with_row_ids(chunk.clone(), ids)?, Origin::of_chunk(first_row));
-        let Some(sample) = self.sample else { return Ok((rows, origin)) };
-        let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| sample.holds(first_row + row as u64));
+        if self.sample.is_none() && self.skipped.is_empty() {
+            return Ok((rows, origin));
+        }
+        let holds =
+            |row: u64| self.sample.is_none_or(|sample| sample.holds(row)) && self.skipped.binary_search(&row).is_err();
+        let mask = BooleanBuffer::collect_bool(rows.num_rows(), |row| holds(first_row + row as u64));
         origin.keep(mask.clone());
         Ok((filter_record_batch(&rows, &BooleanArray::new(mask, None))?, origin))
     }

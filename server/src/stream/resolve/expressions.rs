@@ -6,10 +6,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use forebay_proto::v1;
 use prost::Message as _;
 
-use super::{
-    functions::{FunctionColumn, PlanFunctions},
-    joins::Join,
-};
+use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
 use crate::{
     expr::Expression,
     plan::{PlanError, ROW_ID, Sample, Tables, join_path},

@@ -68,6 +68,9 @@ impl Prepared {
         if self.compiled.packed.is_some() {
             return Err("sequences are packed from all documents of a row group".to_owned());
         }
+        if self.compiled.rows.is_random() {
+            return Err("random crops and flips of images differ between epochs".to_owned());
+        }
         let bytes = self.compiled.program.fixed_row_bytes();
         bytes.map(|bytes| bytes as u64).map_err(|output| format!("rows of output \"{output}\" differ in size"))
     }

@@ -1,24 +1,20 @@
 //! The Python functions and tokenizers of a plan: pinned to digests, which become part of the plan, and the columns that
-//! they compute.
-//!
-//! Such a column is added to the passing rows of a chunk after the derived ones. Unlike them it is awaited: other processes
-//! compute the column of a function, and several threads of the CPU pool that of a tokenizer.
+//! they and the decoders of images compute.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{DataType, Field, FieldRef, Schema},
-};
+use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::{TextEncoder, Tokenizer, TokenizerError, is_text};
 use forebay_proto::v1;
 
-use super::passing::Passing;
+use super::{
+    function_column::{Computation, FunctionColumn},
+    function_names::{argument_field, check_name},
+    image_columns,
+};
 use crate::{
-    budget::Budget,
     catalog::{RowGroup, Snapshot},
-    error::near_names,
-    metrics::{Stage, StageTimes},
+    images::ImagePool,
     plan::{self, PlanError, TokenizeCall, UdfCall},
     stream::{environment::Environment, error::StreamError},
     tokenizers::{NamedTokenizer, TokenColumn, TokensError},
@@ -30,22 +26,8 @@ use crate::{
 pub(crate) struct PlanFunctions {
     functions: BTreeMap<String, Arc<Function>>,
     tokens: BTreeMap<String, TokenColumn>,
-}
-
-/// A column that a function or a tokenizer computes. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct FunctionColumn {
-    pub field: FieldRef,
-    /// The columns that it is computed from.
-    pub arguments: Vec<String>,
-    computation: Computation,
-}
-
-/// What computes a column.
-#[derive(Clone, Debug)]
-enum Computation {
-    Function(Arc<Function>),
-    Tokens(TokenColumn),
+    /// The threads that decode images; none: the plan has none.
+    images: Option<ImagePool>,
 }
 
 /// Pins the functions of a plan to their digests, and returns them.
@@ -81,6 +63,7 @@ pub(crate) async fn pin_functions(
         plan::pin_udfs(plan, |name| functions.functions.get(name).map(|function| function.digest()));
     }
     functions.tokens = pin_tokenizers(environment, plan).await?;
+    functions.images = image_columns::pool(environment, plan)?;
     Ok(functions)
 }
 
@@ -149,7 +132,7 @@ pub(crate) fn place_of(snapshot: &Snapshot, row_group: &RowGroup) -> String {
 impl PlanFunctions {
     /// Returns whether the plan has no functions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.tokens.is_empty()
+        self.functions.is_empty() && self.tokens.is_empty() && self.images.is_none()
     }
 
     /// Checks the calls of a plan against the columns that they may read.
@@ -183,25 +166,9 @@ impl PlanFunctions {
             let computation = Computation::Tokens(tokens.clone());
             columns.push(FunctionColumn { field, arguments: vec![call.column], computation });
         }
+        image_columns::add_columns(self.images.as_ref(), plan, schema, &mut columns)?;
         Ok(columns)
     }
-}
-
-/// Rejects a result with the name of a column of the dataset.
-fn check_name(name: &str, schema: &Schema, path: &str) -> Result<(), PlanError> {
-    if schema.index_of(name).is_ok() {
-        let reason = format!("its result is named \"{name}\", as a column of the dataset is: rename the column");
-        return Err(PlanError::field(path, reason));
-    }
-    Ok(())
-}
-
-/// The field of a column that a call reads.
-fn argument_field<'a>(column: &str, schema: &'a Schema, path: &str) -> Result<&'a Field, PlanError> {
-    schema.field_with_name(column).map_err(|_| {
-        let near = near_names(column, schema.fields().iter().map(|field| field.name().as_str()));
-        PlanError::UnknownColumn { path: path.to_owned(), column: column.to_owned(), near }
-    })
 }
 
 /// Rejects a column that is not text.
@@ -249,58 +216,4 @@ fn check_arguments(function: &Function, call: &UdfCall, schema: &Schema, path: &
         }
     }
     Ok(())
-}
-
-// === impl FunctionColumn ===
-
-impl FunctionColumn {
-    /// Whether a Python function computes it.
-    pub(super) fn is_python(&self) -> bool {
-        matches!(self.computation, Computation::Function(_))
-    }
-
-    /// The column whose texts it tokenizes.
-    pub(super) fn text_column(&self) -> Option<&str> {
-        match &self.computation {
-            Computation::Function(_) => None,
-            Computation::Tokens(column) => Some(&column.column),
-        }
-    }
-
-    /// Adds the columns of functions to passing rows, whose place is for errors.
-    pub(crate) async fn add_all(
-        columns: &[Self],
-        mut passing: Passing,
-        budget: &Budget,
-        times: &mut StageTimes,
-        place: &str,
-    ) -> Result<Passing, StreamError> {
-        for column in columns {
-            let start = Instant::now();
-            let named = column.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned());
-            // The derivation reads every argument.
-            let Some(arguments) = named.collect::<Option<Vec<_>>>() else { continue };
-            let (array, held, stage) = match &column.computation {
-                Computation::Function(function) => {
-                    let values = function.values(arguments, budget).await;
-                    let values = values.map_err(|source| StreamError::Udf { place: place.to_owned(), source })?;
-                    (values.array, values.held, Stage::Udf)
-                }
-                Computation::Tokens(column) => {
-                    let Some(texts) = arguments.first() else { continue };
-                    let tokens = column.of(texts, budget).await.map_err(|error| {
-                        let source = error.map_row(|row| passing.stored_row(row));
-                        StreamError::Tokens { place: place.to_owned(), source }
-                    })?;
-                    (tokens.array, tokens.held, Stage::Transform)
-                }
-            };
-            let (mut fields, mut arrays) = (passing.rows.schema().fields().to_vec(), passing.rows.columns().to_vec());
-            fields.push(Arc::clone(&column.field));
-            arrays.push(array);
-            passing = passing.with_rows(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?, held);
-            times.add_since(stage, start);
-        }
-        Ok(passing)
-    }
 }

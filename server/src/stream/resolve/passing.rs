@@ -87,6 +87,15 @@ impl Passing {
         StreamError::Kernel(error.map_row(|row| self.stored_row(row)))
     }
 
+    /// The stored row of each row.
+    pub(super) fn stored_rows(&self) -> Vec<u64> {
+        let first = self.origin.first_row;
+        match self.origin.clone().selected() {
+            None => (first..first + self.rows.num_rows() as u64).collect(),
+            Some(selected) => selected.set_indices().map(|row| first + row as u64).collect(),
+        }
+    }
+
     /// The stored row of one of the rows.
     pub(super) fn stored_row(&self, row: usize) -> usize {
         usize::try_from(self.origin.stored_row(row)).unwrap_or(usize::MAX)

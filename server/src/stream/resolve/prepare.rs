@@ -23,6 +23,7 @@ use crate::{
             narrowing::{FileFilters, with_files},
             prepared::{Prepared, PreparedMixture},
             sequences,
+            skipped::SkippedImages,
         },
     },
 };
@@ -36,6 +37,7 @@ pub(crate) struct Resolver {
     groups: GroupTables,
     mixtures: MixtureCache,
     filters: FileFilters,
+    skipped: SkippedImages,
 }
 
 /// The groups of an epoch, ready to be listed.
@@ -85,6 +87,7 @@ impl Resolver {
             groups: GroupTables::default(),
             mixtures: MixtureCache::default(),
             filters: FileFilters::default(),
+            skipped: SkippedImages::default(),
         }
     }
 
@@ -130,6 +133,10 @@ impl Resolver {
         if let Some(output) = &compiled.packed {
             let counted = sequences::count(&self.counts, &self.environment, &snapshot, &compiled, output).await?;
             return self.ordered(request, snapshot, Arc::clone(&compiled), counted, None);
+        }
+        if let Some(rows) = self.skipped.find(&self.environment, &snapshot, &compiled).await? {
+            let without = compiled.without(Arc::new(rows.skipped.clone()))?;
+            return self.ordered(request, snapshot, Arc::new(without), Arc::new(rows.passing.clone()), None);
         }
         let Compiled { filter, expressions, .. } = compiled.as_ref();
         let passing = self.counts.passing(&self.environment, &snapshot, filter, expressions).await?;

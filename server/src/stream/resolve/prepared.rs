@@ -18,6 +18,7 @@ use crate::{
         error::StreamError,
         resolve::{
             compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
+            function_column::Drawing,
             functions::place_of,
             passing::Passing,
         },
@@ -62,7 +63,8 @@ impl Prepared {
         times: &mut StageTimes,
     ) -> Result<Passing, StreamError> {
         let place = place_of(&self.snapshot, &self.snapshot.row_groups()[row_group]);
-        self.compiled.rows.with_functions(passing, budget, times, &place).await
+        let drawing = Drawing { seed: self.request.seed, epoch: self.request.epoch };
+        self.compiled.rows.with_functions(passing, (budget, drawing), times, &place).await
     }
 
     /// The output schema.

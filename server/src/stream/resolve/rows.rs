@@ -1,6 +1,6 @@
 //! The columns to read of a snapshot, and the passing rows of what is read.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_kernels::Program;
@@ -16,7 +16,7 @@ use crate::{
             deciding::{self, Deciding, NextRows},
             derivation::Derivation,
             expressions::Expressions,
-            functions::FunctionColumn,
+            function_column::{Drawing, FunctionColumn},
             groups::GroupFilter,
             passing::Passing,
             wanted,
@@ -46,7 +46,8 @@ impl Rows {
         let columns: BTreeSet<&str> = columns.into_iter().collect();
         let derivation = Derivation::new(&stored, expressions, columns.iter().copied(), with_row_ids)?;
         let deciding = Deciding::new(&stored, expressions, &derivation, None)?;
-        let projection = Projection::new(snapshot, derivation.columns.clone());
+        let computed = derivation.functions.iter().map(FunctionColumn::row_bytes).sum();
+        let projection = Projection::new(snapshot, derivation.columns.clone()).with_computed_bytes(computed);
         let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
         Ok(Self { projection, derivation, deciding, stored })
     }
@@ -109,11 +110,29 @@ impl Rows {
     pub(crate) async fn with_functions(
         &self,
         passing: Passing,
-        budget: &Budget,
+        (budget, drawing): (&Budget, Drawing),
         times: &mut StageTimes,
         place: &str,
     ) -> Result<Passing, StreamError> {
-        FunctionColumn::add_all(&self.derivation.functions, passing, budget, times, place).await
+        FunctionColumn::add_all(&self.derivation.functions, passing, (budget, drawing), times, place).await
+    }
+
+    /// Whether the columns of functions depend on the seed and the epoch.
+    pub(crate) fn is_random(&self) -> bool {
+        self.derivation.functions.iter().any(FunctionColumn::is_random)
+    }
+
+    /// The columns of images whose damaged rows are left out.
+    pub(super) fn skipping(&self) -> impl Iterator<Item = &FunctionColumn> {
+        self.derivation.functions.iter().filter(|column| column.skips())
+    }
+
+    /// The same without these rows of the snapshot, which are in rising order.
+    pub(super) fn without(&self, skipped: Arc<Vec<u64>>, expressions: &Expressions) -> Result<Self, StreamError> {
+        let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
+        let derivation = self.derivation.without(skipped);
+        let deciding = Deciding::new(&stored, expressions, &derivation, None)?;
+        Ok(Self { projection, derivation, deciding, stored })
     }
 
     /// The names of the columns of Python functions, such as `words(text)`.

@@ -9,6 +9,7 @@ use super::{
     compiled::Compiled,
     count::{COUNTED_AT_ONCE, RowCounts, count_key, may_pass},
     documents::Documents,
+    function_column::Drawing,
     functions::place_of,
 };
 use crate::{
@@ -82,7 +83,7 @@ async fn count_tokens(
         let Some(next) = next? else { return Ok(tokens) };
         next_row += next.stored;
         let passing = if rows.has_functions() {
-            rows.with_functions(next.passing, budget, &mut times, &place).await?
+            rows.with_functions(next.passing, (budget, Drawing::default()), &mut times, &place).await?
         } else {
             next.passing
         };

@@ -1,0 +1,49 @@
+//! The parts of a server that a fit needs.
+
+use std::{path::Path, time::Duration};
+
+use forebay_server::{
+    budget::Budget,
+    cache::RowCache,
+    catalog::Catalog,
+    cpu_pool::CpuPool,
+    engine::Engine,
+    plan::Limits,
+    state::State,
+    stream::{Device, StreamParts},
+    tokenizers::Tokenizers,
+    udf::Udfs,
+};
+#[cfg(feature = "ballista")]
+use forebay_server::{catalog::Stores, stream::FitWorker};
+
+/// The parts over these datasets, whose files are in `folder`.
+pub(super) fn of(catalog: Catalog, cpu: CpuPool, memory_bytes: usize, folder: &Path) -> Result<StreamParts, String> {
+    let state = State::open(folder, folder, &cpu).map_err(|error| error.to_string())?;
+    let budget = Budget::new(memory_bytes as u64);
+    let engine = Engine::new(memory_bytes, &budget, &state).map_err(|error| error.to_string())?;
+    Ok(StreamParts {
+        catalog,
+        engine,
+        budget,
+        cache: RowCache::new(0),
+        state,
+        // Of streams, which there are none of.
+        limits: Limits { batch_bytes_max: 0, idle_max: Duration::ZERO, groups_max: 0 },
+        device: Device::Cpu,
+        udfs: Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()),
+        tokenizers: Tokenizers::new(Vec::new()),
+        cpu,
+    })
+}
+
+/// The worker of an executor with this number of cores. Its aggregates are those of the cluster: only the rows that are being read are
+/// in its memory, a few chunks and row groups for each core.
+#[cfg(feature = "ballista")]
+pub(crate) fn worker(cores: usize, folder: &Path, stores: Stores) -> Result<FitWorker, String> {
+    let cpu = CpuPool::new(cores).map_err(|error| error.to_string())?;
+    let folder = folder.join("fits");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let parts = of(Catalog::new([], &cpu), cpu, usize::MAX, &folder)?;
+    Ok(FitWorker::new(parts, stores))
+}

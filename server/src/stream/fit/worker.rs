@@ -1,0 +1,234 @@
+//! The partial rows of some row groups, for a fit in another process.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arrow::{array::RecordBatch, datatypes::Schema};
+use prost::Message;
+use tokio::sync::OnceCell;
+
+use super::{
+    elsewhere::PassMessage,
+    layout::{Layout, PassValues},
+};
+use crate::{
+    catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
+    engine::PartialRows,
+    plan::{self, PlanError, Question, Tables},
+    scan::ScanError,
+    state::short_digest,
+    stream::{
+        environment::{Environment, StreamParts},
+        epoch::task::{Ahead, AheadSender},
+        error::StreamError,
+        flights::Progress,
+        resolve::{
+            expressions::{Expressions, RowSource},
+            functions::with_functions,
+        },
+        row_pass::{self, RowSink},
+    },
+};
+
+/// Passes and snapshots that stay open: those used longest ago are dropped.
+const KEPT_MAX: usize = 8;
+
+/// Batches of partial rows that wait for their reader.
+const BATCHES_QUEUED: usize = 2;
+
+/// The partial rows of some row groups.
+pub type PartialTask = Ahead<RecordBatch>;
+
+/// Computes partial rows of fits that other processes run.
+#[derive(Debug)]
+pub struct FitWorker {
+    environment: Arc<Environment>,
+    stores: Mutex<Stores>,
+    snapshots: RecentlyUsed<Snapshot>,
+    passes: RecentlyUsed<OpenPass>,
+}
+
+/// A pass whose files are open.
+struct OpenPass {
+    snapshot: Arc<Snapshot>,
+    expressions: Arc<Expressions>,
+    /// What the chains of the questions read.
+    schema: Schema,
+    questions: Vec<Question>,
+}
+
+/// Values by key, those used last first. Concurrent requests for one share its opening.
+struct RecentlyUsed<T>(Mutex<VecDeque<(String, OpenCell<T>)>>);
+
+/// A value, empty until it is open.
+type OpenCell<T> = Arc<OnceCell<Arc<T>>>;
+
+/// Computes partial rows, and sends them.
+struct PartialSink {
+    layout: Layout,
+    rows: PartialRows,
+    sender: AheadSender<RecordBatch>,
+}
+
+/// A file that another process has pinned and this one cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadPin {
+    /// The file and the reason.
+    pub reason: String,
+    /// Whether it is not the pinned file: replaced, or removed.
+    pub is_change: bool,
+}
+
+// === impl FitWorker ===
+
+impl FitWorker {
+    /// A worker on these parts of a server, which reads files through `stores`.
+    pub fn new(parts: StreamParts, stores: Stores) -> Self {
+        let environment = Arc::new(Environment::new(parts));
+        Self {
+            environment,
+            stores: Mutex::new(stores),
+            snapshots: RecentlyUsed::default(),
+            passes: RecentlyUsed::default(),
+        }
+    }
+
+    /// Starts to compute the partial rows of row groups of a pass, by their indices in its snapshot.
+    pub fn start(self: &Arc<Self>, message: Arc<[u8]>, groups: Range<usize>) -> PartialTask {
+        let worker = Arc::clone(self);
+        PartialTask::start(BATCHES_QUEUED, |sender| async move { worker.compute(&message, groups, sender).await })
+    }
+
+    async fn compute(
+        &self,
+        message: &[u8],
+        groups: Range<usize>,
+        sender: AheadSender<RecordBatch>,
+    ) -> Result<(), StreamError> {
+        let pass = self.passes.get(&short_digest(&[message]), || self.open(message)).await?;
+        let layout = Layout::new(&pass.schema, &pass.questions)?;
+        let columns = layout.columns().map(str::to_owned).collect();
+        let rows = PartialRows::new(layout.shape());
+        let sink = PartialSink { layout, rows, sender: sender.clone() };
+        let (environment, mut progress) = (&self.environment, Progress::unreported());
+        let OpenPass { snapshot, expressions, .. } = pass.as_ref();
+        let sink = row_pass::run(environment, snapshot, expressions, columns, groups, sink, &mut progress).await?;
+        // Fails if the reader is gone, which needs no rows.
+        let _ = sender.send(Ok(sink.rows.finish()?)).await;
+        Ok(())
+    }
+
+    async fn open(&self, message: &[u8]) -> Result<OpenPass, StreamError> {
+        let message = PassMessage::read(message).map_err(|reason| PlanError::field("plan", reason))?;
+        let (sample, count) = (message.sample(), message.questions as usize);
+        let sent = message.snapshot.unwrap_or_default();
+        let key = short_digest(&[&sent.encode_to_vec()]);
+        let snapshot = self.snapshots.get(&key, || self.open_snapshot(sent)).await?;
+        let (plan, functions) = with_functions(&self.environment, message.plan.unwrap_or_default()).await?;
+        let stored = Arc::clone(snapshot.wide_schema());
+        // On the CPU pool, whose stacks are deep enough for expressions.
+        let compiled = self.environment.cpu.run(move || {
+            let tables = Tables::default();
+            let source = RowSource::Snapshot { sample };
+            let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
+            let schema = plan::chain_schema(&plan, &expressions.chain_schema)?;
+            let mut questions = plan::questions(&plan, &tables)?;
+            questions.truncate(count);
+            Ok::<_, StreamError>((expressions, schema, questions))
+        });
+        let (expressions, schema, questions) = compiled.await??;
+        Ok(OpenPass { snapshot, expressions, schema, questions })
+    }
+
+    async fn open_snapshot(&self, sent: SentSnapshot) -> Result<Snapshot, StreamError> {
+        let store = self.stores.lock().unwrap_or_else(PoisonError::into_inner).at(sent.store());
+        Ok(sent.open(store, &self.environment.cpu).await?)
+    }
+}
+
+// === impl RecentlyUsed ===
+
+impl<T> Default for RecentlyUsed<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> fmt::Debug for RecentlyUsed<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RecentlyUsed").finish_non_exhaustive()
+    }
+}
+
+impl<T> RecentlyUsed<T> {
+    async fn get<Opened>(&self, key: &str, open: impl FnOnce() -> Opened) -> Result<Arc<T>, StreamError>
+    where
+        Opened: Future<Output = Result<T, StreamError>>,
+    {
+        let cell = self.cell(key);
+        let opened = cell.get_or_try_init(async || open().await.map(Arc::new)).await;
+        opened.map(Arc::clone)
+    }
+
+    fn cell(&self, key: &str) -> OpenCell<T> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().position(|(known, _)| known == key).and_then(|place| kept.remove(place));
+        let (key, cell) = known.unwrap_or_else(|| (key.to_owned(), Arc::default()));
+        kept.push_front((key, Arc::clone(&cell)));
+        kept.truncate(KEPT_MAX);
+        cell
+    }
+}
+
+// === impl PartialSink ===
+
+impl RowSink for PartialSink {
+    type Values = RecordBatch;
+
+    const PURPOSE: &'static str = "fit";
+
+    const CHUNKS_QUEUED: u64 = BATCHES_QUEUED as u64 + 1;
+
+    fn compute(&mut self, rows: &RecordBatch) -> Result<RecordBatch, StreamError> {
+        let PassValues { summaries, distributions, counts, targets } = self.layout.values(rows)?;
+        if let Some(columns) = summaries {
+            self.rows.add_summaries(&columns)?;
+        }
+        for (index, values) in distributions.iter().enumerate() {
+            self.rows.add_quantiles(index, values)?;
+        }
+        for (index, values) in counts.iter().enumerate() {
+            self.rows.add_counts(index, values)?;
+        }
+        for (index, rows) in targets.iter().enumerate() {
+            self.rows.add_targets(index, rows)?;
+        }
+        Ok(self.rows.take()?)
+    }
+
+    async fn take(&mut self, values: RecordBatch) -> bool {
+        values.num_rows() == 0 || self.sender.send(Ok(values)).await.is_ok()
+    }
+}
+
+// === impl UnreadPin ===
+
+impl UnreadPin {
+    /// The file of an error of a worker, if the error is about one.
+    pub fn of(error: &StreamError) -> Option<Self> {
+        let (reason, is_change) = match error {
+            StreamError::Catalog(CatalogError::Storage { source, .. })
+            | StreamError::Scan(ScanError::Storage { source, .. }) => (source.to_string(), source.is_change()),
+            StreamError::Catalog(CatalogError::Empty { reason, .. }) => (reason.clone(), true),
+            StreamError::Scan(ScanError::Changed { file, .. }) => {
+                (format!("{file} was replaced, truncated or deleted"), true)
+            }
+            _ => return None,
+        };
+        Some(Self { reason, is_change })
+    }
+}

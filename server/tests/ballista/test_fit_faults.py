@@ -1,0 +1,144 @@
+"""A fault of a cluster during a fit ends in the right plan or in an error that names it, never in another plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cluster import Cluster, free_ports
+from harness.daemon import poll
+from harness.prepare import Run
+from harness.prepare_fit import fit, fit_command
+
+ROWS = 400_000
+COLUMNS = 12
+# Some seconds of work: every value of many columns is counted, and sorted.
+PLAN: dict[str, Any] = {
+    "outputs": [
+        {"name": f"c{n}", "parts": [{"columns": [f"c{n}"], "ops": [{"bucketize": {"quantiles": 10}}]}]}
+        for n in range(COLUMNS)
+    ]
+}
+START = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    random = np.random.default_rng(5)
+    for part in range(4):
+        columns = {f"c{n}": random.integers(0, 300_000, ROWS // 4) / 8 for n in range(COLUMNS)}
+        pq.write_table(pa.table(columns), folder / f"{part}.parquet", row_group_size=10_000)
+    return folder
+
+
+@pytest.fixture
+def table(original: Path, tmp_path: Path) -> dict[str, Path]:
+    return {"t": Path(shutil.copytree(original, tmp_path / "in"))}
+
+
+@pytest.fixture
+def start() -> Iterator[START]:
+    """Start runs that end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str], seconds: float) -> Run:
+    stdout, error = process.communicate(timeout=seconds)
+    assert "panicked" not in error, error
+    return Run(process.returncode, stdout, error)
+
+
+def running(start: START, cluster: Cluster, table: dict[str, Path], folder: Path) -> subprocess.Popen[str]:
+    """A fit whose pass has begun on every executor."""
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    flags = (*cluster.flags, "--out", str(folder / "fitted.json"))
+    process = start(*fit_command(plan, table, *flags))
+    began = poll(lambda: cluster.run_tasks() or process.poll() is not None, seconds=60)
+    assert began, cluster.log
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+def test_the_tasks_of_a_killed_executor_are_repeated(
+    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start, own_cluster, table, tmp_path)
+    own_cluster.executors[0].kill()
+    run = ended(process, 120)
+    assert run.code == 0, run.error + own_cluster.log
+    assert (tmp_path / "fitted.json").read_text() == fit(PLAN, tmp_path, table).stdout
+
+
+def test_a_cluster_without_executors_ends_the_fit(
+    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start, own_cluster, table, tmp_path)
+    for executor in own_cluster.executors:
+        executor.kill()
+    run = ended(process, 120)
+    assert run.code == 1, run.stdout
+    assert "executor" in run.error
+    assert not (tmp_path / "fitted.json").exists()
+
+
+def test_a_killed_scheduler_is_an_error(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+    process = running(start, own_cluster, table, tmp_path)
+    own_cluster.scheduler.kill()
+    run = ended(process, 60)
+    assert run.code == 1
+    assert f"--engine {own_cluster.url}: the connection to the scheduler was lost: " in run.error
+    assert not (tmp_path / "fitted.json").exists()
+
+
+def test_a_file_that_is_replaced_during_a_fit_is_an_error(
+    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    file = table["t"] / "2.parquet"
+    other = tmp_path / "other.parquet"
+    shutil.copy(file, other)
+    process = running(start, own_cluster, table, tmp_path)
+    os.replace(other, file)
+    run = ended(process, 120)
+    assert run.code == 1
+    assert "an input changed during the run, nothing was written: " in run.error
+    assert str(file) in run.error
+    assert not (tmp_path / "fitted.json").exists()
+
+
+def test_an_interrupted_fit_cancels_its_job(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+    process = running(start, own_cluster, table, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    run = ended(process, 30)
+    assert run.code == 1
+    assert "interrupted" in run.error
+    assert poll(lambda: own_cluster.scheduler.logs("Job cancelled")), own_cluster.log
+
+
+def test_no_scheduler_is_an_error_that_names_the_address(table: dict[str, Path], tmp_path: Path):
+    (port,) = free_ports(1)
+    run = fit(PLAN, tmp_path, table, "--engine", f"ballista://127.0.0.1:{port}")
+    assert run.code == 1
+    assert f"--engine ballista://127.0.0.1:{port}: the scheduler cannot be reached: " in run.error

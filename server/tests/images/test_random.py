@@ -1,0 +1,149 @@
+"""Random crops and flips: the documented draws, the same for every world size, replica and resumed stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import forebay as fb
+from harness.daemon import LOOPBACK, Daemon
+from harness.images import Sample, draws, expected, flips, is_reduced, random_box, upright
+from harness.metrics import scrape
+
+IMAGE = fb.cols("image")
+RANDOM = IMAGE.decode_image(24, 24, crop="random", flip=True)
+PLAN = fb.Plan(outputs={"o": RANDOM, "n": fb.cols("n").as_stored()})
+
+
+def rows(batches: Any) -> dict[int, bytes]:
+    """Return the tensor of each row."""
+    found: dict[int, bytes] = {}
+    for batch in batches:
+        for n, tensor in zip(batch.data.column("n").to_pylist(), np.asarray(batch["o"]), strict=True):
+            assert n not in found
+            found[n] = tensor.tobytes()
+    return found
+
+
+def test_draws_are_those_of_the_documentation(client: fb.Client, images: list[Sample]):
+    for options in ({"seed": 3, "epoch": 1}, {"seed": 2**64 - 1, "epoch": 0, "shuffle": True}):
+        stream = client.stream("images", PLAN, batch_size=16, **options)
+        for n, tensor in rows(stream).items():
+            image = images[n]
+            draw = draws(n, seed=int(options["seed"]), epoch=int(options["epoch"]))
+            left, top, width, height = random_box(upright(image.content).size, draw)
+            box = (left, top, left + width, top + height)
+            wanted = expected(image.content, (24, 24), box=box, flip=flips(draw))
+            apart = np.abs(np.frombuffer(tensor, np.uint8).astype(int) - wanted.ravel())
+            if is_reduced(image.content, (24, 24), (width, height)):
+                assert (apart <= 8).mean() > 0.98, image.name
+                continue
+            assert apart.max() <= (1 if image.is_lossless else 4), (image.name, apart.max())
+
+
+def test_torchvision_draws_the_same_distribution(client: fb.Client, images: list[Sample]):
+    transforms = pytest.importorskip("torchvision.transforms")
+    import torch
+
+    torch.manual_seed(1)
+    shape = torch.empty(3, 427, 640)
+    theirs = [transforms.RandomResizedCrop.get_params(shape, (0.08, 1.0), (3 / 4, 4 / 3)) for _ in range(4000)]
+    ours = [random_box((640, 427), draws(row, seed=1, epoch=0)) for row in range(4000)]
+    for their, our in ((3, 2), (2, 3), (1, 0), (0, 1)):
+        left = np.array([box[their] for box in theirs], float)
+        right = np.array([box[our] for box in ours], float)
+        assert abs(left.mean() - right.mean()) < 5 * left.std() / 4000**0.5
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_every_world_size_has_the_tensors(client: fb.Client, world: int, shuffle: bool):
+    options: Any = {"batch_size": 8, "seed": 9, "epoch": 2, "shuffle": shuffle, "lanes": 4 if shuffle else None}
+    alone = rows(client.stream("images", PLAN, **{**options, "shuffle": False, "lanes": None}))
+    found: dict[int, bytes] = {}
+    for rank in range(world):
+        found |= rows(client.stream("images", PLAN, world_size=world, rank=rank, **options))
+    assert found == alone
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_resume_and_replay_have_the_bytes(client: fb.Client, shuffle: bool):
+    options: Any = {"batch_size": 8, "shuffle": shuffle, "seed": 5, "epoch": 3}
+    batches = list(client.stream("images", PLAN, **options))
+    for step in (1, 4, len(batches) - 1):
+        rest = list(client.stream("images", PLAN, start_position=step * 8, **options))
+        assert all(one.data.equals(other.data) for one, other in zip(rest, batches[step:], strict=True))
+    assert client.replay("images", PLAN, rank=0, step=3, **options).batch.data.equals(batches[3].data)
+
+
+def test_epochs_and_seeds_differ(client: fb.Client, daemon: Daemon):
+    def read(**options: Any) -> dict[int, bytes]:
+        return rows(client.stream("images", PLAN, batch_size=16, **options))
+
+    first = read(seed=1, epoch=0)
+    # Neither does the cache of the server return the rows of another epoch.
+    assert first == read(seed=1, epoch=0)
+    for other in ({"seed": 1, "epoch": 1}, {"seed": 2, "epoch": 0}):
+        changed = read(**other)
+        assert sum(changed[n] != first[n] for n in first) > len(first) * 0.7
+    before = scrape(daemon).value("forebay_cache_hits_total")
+    assert read(seed=1, epoch=0) == first
+    assert scrape(daemon).value("forebay_cache_hits_total") == before
+
+
+def test_another_replica_has_the_bytes(client: fb.Client, data: Path, tmp_path: Path):
+    options: Any = {"batch_size": 16, "seed": 4, "epoch": 6, "shuffle": True}
+    flags = ["--dataset", f"images={data / 'images'}", "--state", str(tmp_path), "--cpu-threads", "5"]
+    server = Daemon(*LOOPBACK, *flags)
+    try:
+        with fb.connect(server.url) as other:
+            assert rows(other.stream("images", PLAN, **options)) == rows(client.stream("images", PLAN, **options))
+    finally:
+        server.stop()
+
+
+def test_columns_of_a_seed_are_cropped_alike(client: fb.Client):
+    """An image and its mask, with the crop and the flip of the image."""
+    nearest: Any = {"crop": "random", "flip": True, "resize": "nearest"}
+    outputs = {
+        "one": IMAGE.decode_image(9, 9, **nearest),
+        "same": IMAGE.decode_image(9, 9, channels=1, **nearest),
+        "other": IMAGE.decode_image(9, 9, seed=1, **nearest),
+    }
+    batch = next(client.stream("images", fb.Plan(outputs=outputs), batch_size=64, seed=2))
+    one, same, other = (np.asarray(batch[name]) for name in outputs)
+    grey = (one.astype(np.uint32) @ [19595, 38470, 7471] + 0x8000) >> 16
+    assert np.abs(grey.astype(int) - same[..., 0]).max() <= 1
+    assert (one != other).any()
+
+
+def test_random_access_has_epoch_0_and_seed_0(client: fb.Client):
+    found = rows(client.stream("images", PLAN, batch_size=16))
+    taken = np.asarray(client.take("images", PLAN, [5, 0, 5])["o"])
+    assert [tensor.tobytes() for tensor in taken] == [found[5], found[0], found[5]]
+
+
+def test_encoded_images_have_their_box_and_flip(client: fb.Client, images: list[Sample]):
+    plan = fb.Plan(outputs={"o": IMAGE.decode_image(24, 24, crop="random", flip=True, encoded=True)})
+    batches = list(client.stream("images", plan, batch_size=16, seed=3, epoch=1))
+    stored = [content for batch in batches for content in batch.data.column("o").to_pylist()]
+    boxes = np.concatenate([np.asarray(batch["o_box"]) for batch in batches])
+    mirrored = np.concatenate([np.asarray(batch["o_flip"]) for batch in batches])
+    assert stored == [image.content for image in images]
+    for n, image in enumerate(images):
+        draw = draws(n, seed=3, epoch=1)
+        assert tuple(boxes[n]) == random_box(upright(image.content).size, draw), image.name
+        assert mirrored[n] == flips(draw)
+
+
+@pytest.mark.parametrize("op", [RANDOM, IMAGE.decode_image(8, 8, flip=True)])
+def test_exchanges_refuse_random_crops(client: fb.Client, op: fb.Columns):
+    plan = fb.Plan(outputs={"o": op})
+    refused = pytest.raises(fb.InvalidRequest, match="serve a plan with the crop CENTER or NONE")
+    with refused as failed, client.exchange(plan) as exchange:
+        exchange.batch(pa.record_batch({"image": pa.array([b""], pa.binary())}))
+    assert failed.value.reason == "INVALID_REQUEST"
