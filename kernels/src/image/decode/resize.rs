@@ -4,8 +4,9 @@
 //! order decides what is cut off.
 
 use fast_image_resize::{
-    FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer,
-    images::{Image, ImageRef},
+    FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer,
+    images::{TypedImage, TypedImageRef},
+    pixels::{U8, U8x3},
 };
 
 use crate::image::{pixels::Pixels, spec::Resample, view::CropBox};
@@ -23,7 +24,7 @@ pub(in crate::image) struct ResizeScratch {
 struct SizedPixels<'a> {
     width: u32,
     height: u32,
-    kind: PixelType,
+    channels: usize,
     values: &'a [u8],
 }
 
@@ -37,9 +38,10 @@ pub(super) fn resize(
     out: &mut [u8],
 ) -> Result<(), String> {
     let ResizeScratch { resizer, rows } = scratch;
-    let kind = if pixels.channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
+    let channels = pixels.channels;
     // Sides of images and tensors have at most 27 bits.
-    let source = SizedPixels { width: pixels.width as u32, height: pixels.height as u32, kind, values: &pixels.values };
+    let (width, height) = (pixels.width as u32, pixels.height as u32);
+    let source = SizedPixels { width, height, channels, values: &pixels.values };
     let crop = within(crop, pixels);
     let Some((filter, support)) = filter(resample) else {
         nearest(pixels, &crop, size, out);
@@ -52,10 +54,10 @@ pub(super) fn resize(
     let end = (crop.top + crop.height + reach).ceil().min(pixels.height as f64);
     let count = (end - first) as u32;
     rows.clear();
-    rows.resize(size.0 as usize * count as usize * kind.size(), 0);
+    rows.resize(size.0 as usize * count as usize * channels, 0);
     let all_rows = CropBox { top: first, height: f64::from(count), ..crop };
     source.resize(all_rows, algorithm, (size.0, count), resizer, rows)?;
-    let resized = SizedPixels { width: size.0, height: count, kind, values: rows };
+    let resized = SizedPixels { width: size.0, height: count, channels, values: rows };
     let columns = CropBox { left: 0.0, top: crop.top - first, width: f64::from(size.0), height: crop.height };
     resized.resize(columns, algorithm, size, resizer, out)
 }
@@ -65,16 +67,31 @@ impl SizedPixels<'_> {
         self,
         crop: CropBox,
         algorithm: ResizeAlg,
+        size: (u32, u32),
+        resizer: &mut Resizer,
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let CropBox { left, top, width, height } = crop;
+        let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false).crop(left, top, width, height);
+        // `Resizer::resize` would compile all of the crate's types of pixels.
+        match self.channels {
+            1 => self.resize_typed::<U8>(&options, size, resizer, out),
+            _ => self.resize_typed::<U8x3>(&options, size, resizer, out),
+        }
+    }
+
+    fn resize_typed<P: PixelTrait>(
+        self,
+        options: &ResizeOptions,
         (width, height): (u32, u32),
         resizer: &mut Resizer,
         out: &mut [u8],
     ) -> Result<(), String> {
-        let source = ImageRef::new(self.width, self.height, self.values, self.kind);
+        let source = TypedImageRef::<P>::from_buffer(self.width, self.height, self.values);
         let source = source.map_err(|error| error.to_string())?;
-        let mut target = Image::from_slice_u8(width, height, out, self.kind).map_err(|error| error.to_string())?;
-        let CropBox { left, top, width, height } = crop;
-        let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false).crop(left, top, width, height);
-        resizer.resize(&source, &mut target, &options).map_err(|error| error.to_string())
+        let target = TypedImage::<P>::from_buffer(width, height, out);
+        let mut target = target.map_err(|error| error.to_string())?;
+        resizer.resize_typed(&source, &mut target, options).map_err(|error| error.to_string())
     }
 }
 
