@@ -22,7 +22,7 @@ mod spec;
 mod tests;
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::{
     array::{ArrayRef, FixedSizeListArray, Float32Array, UInt8Array},
@@ -40,9 +40,9 @@ pub use spec::{IMAGE_SIDE_MAX, IMAGE_VALUES_MAX, ImageSpec, Normalize, Resample}
 pub use view::{Crop, CropBox, ImageView};
 
 #[cfg(not(feature = "images"))]
-use absent::{ResizeScratch, decode};
+use absent::{DecodeScratch, decode};
 #[cfg(feature = "images")]
-use decode::{ResizeScratch, decode};
+use decode::{DecodeScratch, decode};
 
 /// Decodes images for an op.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub struct ImageDecoder {
     spec: ImageSpec,
     /// The value of each of 256 levels per channel, if the op normalizes.
     levels: Vec<[f32; 256]>,
+    /// Memory of runs that have ended, one for each thread that decoded at the same time.
+    scratches: Mutex<Vec<DecodeScratch>>,
 }
 
 /// The tensors of a run of rows.
@@ -86,7 +88,7 @@ impl ImageDecoder {
                 .map(|(mean, std)| std::array::from_fn(|level| ((level as f64 / 255.0 - mean) / std) as f32))
                 .collect()
         });
-        Self { spec, levels }
+        Self { spec, levels, scratches: Mutex::default() }
     }
 
     /// What the decoder makes of images.
@@ -99,7 +101,7 @@ impl ImageDecoder {
         let (count, width) = (rows.len(), self.spec.value_count());
         let mut pixels = vec![0; count * width];
         let (mut failed, mut is_valid) = (Vec::new(), vec![true; count]);
-        let mut scratch = ResizeScratch::default();
+        let mut scratch = self.scratches().pop().unwrap_or_default();
         for (row, (image, out)) in rows.into_iter().zip(pixels.chunks_exact_mut(width)).enumerate() {
             let decoded = match image {
                 ImageRow::Image(bytes, header, key) => {
@@ -117,7 +119,12 @@ impl ImageDecoder {
                 failed.push((row, problem));
             }
         }
+        self.scratches().push(scratch);
         Ok(ImageRows { tensors: self.assembled(pixels, &is_valid)?, failed })
+    }
+
+    fn scratches(&self) -> MutexGuard<'_, Vec<DecodeScratch>> {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The column of the pixels.

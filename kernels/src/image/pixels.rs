@@ -92,9 +92,9 @@ impl Pixels {
 /// Mirrors rows of pixels left to right.
 pub(super) fn mirror(values: &mut [u8], width: usize, channels: usize) {
     for row in values.chunks_exact_mut(width * channels) {
-        for column in 0..width / 2 {
-            let (left, right) = (column * channels, (width - 1 - column) * channels);
-            (0..channels).for_each(|channel| row.swap(left + channel, right + channel));
+        match channels {
+            1 => row.reverse(),
+            _ => row.as_chunks_mut::<3>().0.reverse(),
         }
     }
 }

@@ -12,7 +12,8 @@ const NAME: &str = "JPEG";
 /// The largest width and height: those of the format.
 const SIDE_MAX: usize = 65_535;
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ImageProblem> {
+/// Decodes into `values`, whose content is replaced.
+pub(super) fn decode(bytes: &[u8], mut values: Vec<u8>) -> Result<Decoded, ImageProblem> {
     let damaged = |error| ImageProblem::damaged(NAME, &format!("{error:?}"));
     let options = DecoderOptions::default().set_strict_mode(true).set_max_width(SIDE_MAX).set_max_height(SIDE_MAX);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
@@ -23,7 +24,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ImageProblem> {
         _ => (ColorSpace::RGB, Layout::Rgb),
     };
     decoder.set_options(options.jpeg_set_out_colorspace(colours));
-    let values = decoder.decode().map_err(damaged)?;
+    let size = decoder.output_buffer_size().ok_or_else(|| ImageProblem::damaged(NAME, &"it is too large"))?;
+    values.clear();
+    values.resize(size, 0);
+    decoder.decode_into(&mut values).map_err(damaged)?;
     let (width, height) = decoder.dimensions().unwrap_or_default();
     Ok(Decoded { width, height, layout, values })
 }

@@ -12,7 +12,8 @@ const NAME: &str = "PNG";
 /// Bytes that the decoder may allocate for what is not pixels: chunks with profiles and text, which are ignored.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ImageProblem> {
+/// Decodes into `values`, whose content is replaced.
+pub(super) fn decode(bytes: &[u8], mut values: Vec<u8>) -> Result<Decoded, ImageProblem> {
     let damaged = |error| ImageProblem::damaged(NAME, &error);
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: CHUNK_BYTES_MAX });
     decoder.set_ignore_text_chunk(true);
@@ -20,7 +21,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ImageProblem> {
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let mut reader = decoder.read_info().map_err(damaged)?;
     let size = reader.output_buffer_size().ok_or_else(|| ImageProblem::damaged(NAME, &"it is too large"))?;
-    let mut values = vec![0; size];
+    values.clear();
+    values.resize(size, 0);
     let info = reader.next_frame(&mut values).map_err(damaged)?;
     let layout = match info.color_type {
         ColorType::Grayscale => Layout::Grey,
