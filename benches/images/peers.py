@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,22 +68,17 @@ def torchvision(files: list[bytes], _folder: Path, form: str, rows: int) -> Call
 
 def litdata(files: list[bytes], folder: Path, form: str, rows: int) -> Callable[[], Batches]:
     """Read by LitData's loader with worker processes, over chunks that it wrote."""
-    import litdata
+    from litdata import StreamingDataLoader
 
-    def converted(index: int) -> dict[str, Any]:
-        return {"file": files[index]}
+    from litdata_files import Stored, write
 
-    class Stored(litdata.StreamingDataset):
-        def __getitem__(self, index: Any) -> Any:
-            return pixels(super().__getitem__(index)["file"], form)
-
-    litdata.optimize(
-        converted, inputs=list(range(len(files))), output_dir=str(folder), num_workers=1, chunk_bytes="64MB"
-    )
+    write(files, folder)
+    # `optimize` sets another one for the whole process, with which every worker imports torch.
+    multiprocessing.set_start_method("fork", force=True)
 
     def read() -> Batches:
-        data = Stored(str(folder), shuffle=False)
-        for batch in litdata.StreamingDataLoader(data, batch_size=rows, num_workers=PROCESSES, collate_fn=stacked):
+        data = Stored(str(folder), form)
+        for batch in StreamingDataLoader(data, batch_size=rows, num_workers=PROCESSES, collate_fn=stacked):
             yield batch.numpy()
 
     return read
