@@ -167,7 +167,7 @@ async fn passes_over_a_server_that_drains() {
     check_same(&stream.try_collect::<Vec<_>>().await.unwrap(), &expected);
     found.extend(take(&mut running, usize::MAX).await);
     check_same(&found, &expected);
-    one.wait_for_end(Duration::from_mins(1));
+    one.wait_for_end(Duration::from_mins(1)).await;
 }
 
 #[tokio::test]

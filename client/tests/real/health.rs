@@ -35,5 +35,5 @@ async fn reports_serving_until_the_server_drains() {
     // A watch ends at once and does not delay the drain, which may take ten minutes.
     let ended = timeout(Duration::from_mins(1), watched.message()).await;
     assert!(ended.unwrap().unwrap().is_none());
-    server.wait_for_end(Duration::from_mins(1));
+    server.wait_for_end(Duration::from_mins(1)).await;
 }

@@ -86,14 +86,15 @@ impl Server {
         self.process.id()
     }
 
-    /// Waits until the server has exited by itself with code 0.
-    pub(crate) fn wait_for_end(mut self, within: Duration) {
+    /// Waits until the server has exited by itself with code 0. The connections of the caller's runtime go on meanwhile:
+    /// a server that drains waits for their clients' answers.
+    pub(crate) async fn wait_for_end(mut self, within: Duration) {
         let deadline = Instant::now() + within;
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return assert!(status.success(), "{status}");
             }
-            thread::sleep(Duration::from_millis(20));
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("the server did not end");
     }
