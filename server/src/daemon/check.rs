@@ -3,6 +3,7 @@
 use std::{panic, path::Path, sync::Arc};
 
 use forebay_settings::Values;
+use futures::{FutureExt, future::LocalBoxFuture};
 
 use super::{opening, state};
 use crate::{
@@ -29,8 +30,12 @@ pub struct Findings {
     pub problems: Vec<String>,
 }
 
-/// Checks the settings of a server.
-pub async fn check(flags: Flags, values: &Values) -> Findings {
+/// Checks the settings of a server. The future is boxed for the reason given at [`run`](super::run).
+pub fn check(flags: Flags, values: &Values) -> LocalBoxFuture<'_, Findings> {
+    find(flags, values).boxed_local()
+}
+
+async fn find(flags: Flags, values: &Values) -> Findings {
     // A job that panics, as the reader of a corrupt file may, returns an error.
     panic::set_hook(Box::new(|_| {}));
     let mut findings = Findings::default();

@@ -15,6 +15,7 @@ use std::{
 };
 
 use forebay_settings::Values;
+use futures::{FutureExt, future::LocalBoxFuture};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncReadExt,
@@ -119,7 +120,13 @@ impl DaemonError {
 
 /// Runs the server until it receives SIGTERM or SIGINT, or its standard input closes. `values` are the settings of the
 /// configuration, which SIGHUP reloads.
-pub async fn run(config: Config, values: Values) -> Result<(), DaemonError> {
+///
+/// The future is boxed so that it is compiled with this crate and not a second time with the program that awaits it.
+pub fn run(config: Config, values: Values) -> LocalBoxFuture<'static, Result<(), DaemonError>> {
+    run_until_signalled(config, values).boxed_local()
+}
+
+async fn run_until_signalled(config: Config, values: Values) -> Result<(), DaemonError> {
     let _log = log::start(&config.log)?;
     // From here on the signal does not end the process.
     let hangups = signal(SignalKind::hangup()).map_err(DaemonError::Signals)?;
