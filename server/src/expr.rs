@@ -16,6 +16,7 @@ mod filter;
 mod floats;
 mod forms;
 mod functions;
+mod nodes;
 mod numbers;
 mod operands;
 mod parse;

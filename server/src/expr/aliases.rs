@@ -1,13 +1,12 @@
 //! Functions and operators that are written differently elsewhere, rewritten to those that have the same meaning:
 //! `year(x)` to `date_part('year', x)`, `if(c, a, b)` to CASE, and `a <=> b` to IS NOT DISTINCT FROM.
 
-use std::ops::ControlFlow;
-
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr as SqlExpr, ExprWithAlias, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value, helpers::attached_token::AttachedToken,
-    visit_expressions_mut,
 };
+
+use super::nodes::replace;
 
 /// Functions of a date or time, and the parts of `date_part` that they return.
 const PARTS: [(&str, &str); 11] = [
@@ -31,18 +30,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Rewrites every alias. A call with a wrong number of arguments is an error.
 pub(super) fn expand(sql: &mut ExprWithAlias) -> Result<(), String> {
-    let expanded = visit_expressions_mut(&mut sql.expr, |node| match rewritten(node) {
-        Ok(Some(replacement)) => {
-            *node = replacement;
-            ControlFlow::Continue(())
-        }
-        Ok(None) => ControlFlow::Continue(()),
-        Err(reason) => ControlFlow::Break(reason),
-    });
-    match expanded {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(reason) => Err(reason),
-    }
+    replace(&mut sql.expr, rewritten)
 }
 
 /// The lower-case name of a function, unless it is qualified.

@@ -1,12 +1,8 @@
 //! Names what an expression uses and this server does not offer: functions, with similar ones, and forms of SQL.
 
-use std::ops::ControlFlow;
+use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr as SqlExpr, ExprWithAlias, Function, Ident};
 
-use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, Expr as SqlExpr, ExprWithAlias, Function, Ident, visit_expressions,
-};
-
-use super::{aliases, functions};
+use super::{aliases, functions, nodes::first};
 use crate::error::near_names;
 
 /// Functions of other dialects, and what to write instead.
@@ -83,7 +79,7 @@ pub(super) enum Refused {
 
 /// The first function or form that no plan exists for.
 pub(super) fn refused(sql: &ExprWithAlias) -> Option<Refused> {
-    first(sql, |node| match node {
+    first(&sql.expr, |node| match node {
         SqlExpr::Function(function) => refused_function(function),
         node => never_offered(node).map(Refused::Form),
     })
@@ -91,21 +87,13 @@ pub(super) fn refused(sql: &ExprWithAlias) -> Option<Refused> {
 
 /// The first form that may have been the reason why an expression cannot be planned.
 pub(super) fn suspected(sql: &ExprWithAlias) -> Option<String> {
-    first(sql, sometimes_offered)
+    first(&sql.expr, sometimes_offered)
 }
 
 /// Whether a column that does not exist is written in double quotes, where a string was probably meant.
 pub(super) fn is_quoted(sql: &ExprWithAlias, column: &str) -> bool {
     let is_it = |name: &Ident| name.quote_style == Some('"') && name.value == column;
-    first(sql, |node| matches!(node, SqlExpr::Identifier(name) if is_it(name)).then_some(())).is_some()
-}
-
-fn first<T>(sql: &ExprWithAlias, find: impl Fn(&SqlExpr) -> Option<T>) -> Option<T> {
-    let found = visit_expressions(&sql.expr, |node| match find(node) {
-        Some(found) => ControlFlow::Break(found),
-        None => ControlFlow::Continue(()),
-    });
-    found.break_value()
+    first(&sql.expr, |node| matches!(node, SqlExpr::Identifier(name) if is_it(name)).then_some(())).is_some()
 }
 
 fn refused_function(function: &Function) -> Option<Refused> {

@@ -3,7 +3,7 @@
 //! SQL usually reads `9007199254740992.5` as the nearest float64, which is another number. Here it is a decimal in
 //! comparisons and a float64 everywhere else, as arithmetic requires.
 
-use std::ops::ControlFlow;
+use std::convert::Infallible;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{
@@ -12,10 +12,10 @@ use datafusion_common::{
 };
 use datafusion_expr::{Cast, Expr, TryCast};
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, ExprWithAlias, Value, visit_expressions_mut,
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, ExprWithAlias, Value,
 };
 
-use super::{constant::Number, operands};
+use super::{constant::Number, nodes::replace, operands};
 
 /// The most digits that a decimal holds.
 const DECIMAL_DIGITS_MAX: i64 = 76;
@@ -26,21 +26,20 @@ const DECIMAL_SCALE_MAX: i64 = 127;
 /// Rewrites numbers that no decimal can hold, such as `1e300`, to float64 casts. The planner reads other numbers as
 /// integers or decimals.
 pub(super) fn keep_digits(sql: &mut ExprWithAlias) {
-    let _: ControlFlow<()> = visit_expressions_mut(&mut sql.expr, |node| {
-        let SqlExpr::Value(value) = node else { return ControlFlow::Continue(()) };
-        let Value::Number(text, _) = &value.value else { return ControlFlow::Continue(()) };
-        if !is_decimal(text) {
-            let text = Value::SingleQuotedString(text.replace('_', "")).with_span(value.span);
-            *node = SqlExpr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(SqlExpr::Value(text)),
-                data_type: SqlType::Double(ExactNumberInfo::None),
-                array: false,
-                format: None,
-            };
-        }
-        ControlFlow::Continue(())
-    });
+    let Ok(()) = replace(&mut sql.expr, |node| Ok::<_, Infallible>(as_double(node)));
+}
+
+fn as_double(node: &SqlExpr) -> Option<SqlExpr> {
+    let SqlExpr::Value(value) = node else { return None };
+    let Value::Number(text, _) = &value.value else { return None };
+    let as_text = || Value::SingleQuotedString(text.replace('_', "")).with_span(value.span);
+    (!is_decimal(text)).then(|| SqlExpr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(SqlExpr::Value(as_text())),
+        data_type: SqlType::Double(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    })
 }
 
 /// Whether the planner can read a number as an integer or a decimal.

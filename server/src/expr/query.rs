@@ -1,18 +1,20 @@
 //! SQL queries over datasets: one statement that reads, and the tables that it names. Parsed here, planned and run by
 //! `forebay-prepare`.
 
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::collections::BTreeSet;
 
 use datafusion_common::{DataFusionError, TableReference};
 use datafusion_sql::{
     parser::{DFParserBuilder, Statement},
     resolve::resolve_table_references,
     sqlparser::{
-        ast::{Statement as SqlStatement, TableFactor, Visit, Visitor},
+        ast::{Statement as SqlStatement, TableFactor},
         dialect::GenericDialect,
         parser::ParserError,
     },
 };
+
+use super::nodes::each_table;
 
 /// The longest query.
 pub const SQL_BYTES_MAX: usize = 1 << 20;
@@ -114,28 +116,18 @@ pub fn query_tables(sql: &str) -> Result<BTreeSet<String>, QueryError> {
     Ok(names)
 }
 
+/// The names of the calls in FROM.
 fn table_functions(statement: &Statement) -> BTreeSet<String> {
-    /// The names of the calls in FROM.
-    struct TableFunctions(BTreeSet<String>);
-
-    impl Visitor for TableFunctions {
-        type Break = ();
-
-        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-            if let TableFactor::Table { name, args: Some(_), .. } = factor {
-                let ident = name.0.last().and_then(|part| part.as_ident());
-                self.0.extend(ident.map(|ident| ident.value.clone()));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-
-    let mut found = TableFunctions(BTreeSet::new());
+    let mut names = BTreeSet::new();
     if let Statement::Statement(statement) = statement {
-        // It never breaks.
-        let _ = statement.visit(&mut found);
+        each_table(statement, |table| {
+            if let TableFactor::Table { name, args: Some(_), .. } = table {
+                let ident = name.0.last().and_then(|part| part.as_ident());
+                names.extend(ident.map(|ident| ident.value.clone()));
+            }
+        });
     }
-    found.0
+    names
 }
 
 fn syntax_error(text: &str, sql: &str) -> QueryError {
