@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import pytest
 
 from harness.cluster import Cluster, free_ports
 from harness.daemon import poll
-from harness.prepare import Run, command, prepare, written
+from harness.prepare import Start, command, ended, prepare, written
 
 # Counts pairs for some seconds, in tasks of several stages.
 SLOW = """
@@ -27,7 +26,6 @@ FROM t a JOIN t b ON a.id % 1009 < b.id % 7 AND a.x <> b.x
 GROUP BY 1 ORDER BY 1
 """
 ROWS = 8_000
-START = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
@@ -40,28 +38,6 @@ def table(tmp_path: Path) -> dict[str, Path]:
         rows = pa.table({"id": np.arange(first, first + ROWS // 4), "x": random.random(ROWS // 4)})
         pq.write_table(rows, folder / f"{part}.parquet", row_group_size=5_000)
     return {"t": folder}
-
-
-@pytest.fixture
-def start() -> Iterator[START]:
-    """Start runs that end with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def ended(process: subprocess.Popen[str], seconds: float) -> Run:
-    stdout, error = process.communicate(timeout=seconds)
-    assert "panicked" not in error, error
-    return Run(process.returncode, stdout, error)
 
 
 def assert_nothing(out: Path) -> None:
@@ -89,17 +65,15 @@ def test_an_address_that_does_not_answer_is_an_error(table: dict[str, Path], tmp
     assert_nothing(tmp_path / "out")
 
 
-def running(start: START, cluster: Cluster, table: dict[str, Path], out: Path) -> subprocess.Popen[str]:
+def running(start: Start, cluster: Cluster, table: dict[str, Path], out: Path) -> subprocess.Popen[str]:
     """A run whose job has begun tasks on every executor."""
     process = start(*command(SLOW, table, out, *cluster.flags, "--json"))
-    began = poll(lambda: cluster.run_tasks() or process.poll() is not None, seconds=60)
-    assert began, cluster.log
-    assert process.poll() is None, process.communicate()
+    cluster.wait_for_tasks_of(process)
     return process
 
 
 def test_the_tasks_of_a_killed_executor_are_repeated(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     assert prepare(SLOW, table, tmp_path / "here").code == 0
     process = running(start, own_cluster, table, tmp_path / "there")
@@ -110,7 +84,7 @@ def test_the_tasks_of_a_killed_executor_are_repeated(
 
 
 def test_a_cluster_without_executors_ends_the_job(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     process = running(start, own_cluster, table, tmp_path / "out")
     for executor in own_cluster.executors:
@@ -121,7 +95,7 @@ def test_a_cluster_without_executors_ends_the_job(
     assert_nothing(tmp_path / "out")
 
 
-def test_a_killed_scheduler_is_an_error(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
     process = running(start, own_cluster, table, tmp_path / "out")
     own_cluster.scheduler.kill()
     run = ended(process, 30)
@@ -130,7 +104,7 @@ def test_a_killed_scheduler_is_an_error(start: START, own_cluster: Cluster, tabl
     assert_nothing(tmp_path / "out")
 
 
-def test_an_interrupted_run_cancels_its_job(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+def test_an_interrupted_run_cancels_its_job(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
     process = running(start, own_cluster, table, tmp_path / "out")
     process.send_signal(signal.SIGTERM)
     run = ended(process, 30)
@@ -141,7 +115,7 @@ def test_an_interrupted_run_cancels_its_job(start: START, own_cluster: Cluster, 
 
 
 def test_a_file_that_is_replaced_during_a_job_is_an_error(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     file = table["t"] / "2.parquet"
     other = tmp_path / "other.parquet"

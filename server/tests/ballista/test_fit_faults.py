@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from harness.cluster import Cluster, free_ports
 from harness.daemon import poll
-from harness.prepare import Run
+from harness.prepare import Start, ended
 from harness.prepare_fit import fit, fit_command
 
 ROWS = 400_000
@@ -30,7 +29,6 @@ PLAN: dict[str, Any] = {
         for n in range(COLUMNS)
     ]
 }
-START = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture(scope="module")
@@ -48,42 +46,18 @@ def table(original: Path, tmp_path: Path) -> dict[str, Path]:
     return {"t": Path(shutil.copytree(original, tmp_path / "in"))}
 
 
-@pytest.fixture
-def start() -> Iterator[START]:
-    """Start runs that end with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def ended(process: subprocess.Popen[str], seconds: float) -> Run:
-    stdout, error = process.communicate(timeout=seconds)
-    assert "panicked" not in error, error
-    return Run(process.returncode, stdout, error)
-
-
-def running(start: START, cluster: Cluster, table: dict[str, Path], folder: Path) -> subprocess.Popen[str]:
+def running(start: Start, cluster: Cluster, table: dict[str, Path], folder: Path) -> subprocess.Popen[str]:
     """A fit whose pass has begun on every executor."""
     plan = folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
     flags = (*cluster.flags, "--out", str(folder / "fitted.json"))
     process = start(*fit_command(plan, table, *flags))
-    began = poll(lambda: cluster.run_tasks() or process.poll() is not None, seconds=60)
-    assert began, cluster.log
-    assert process.poll() is None, process.communicate()
+    cluster.wait_for_tasks_of(process)
     return process
 
 
 def test_the_tasks_of_a_killed_executor_are_repeated(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     process = running(start, own_cluster, table, tmp_path)
     own_cluster.executors[0].kill()
@@ -93,7 +67,7 @@ def test_the_tasks_of_a_killed_executor_are_repeated(
 
 
 def test_a_cluster_without_executors_ends_the_fit(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     process = running(start, own_cluster, table, tmp_path)
     for executor in own_cluster.executors:
@@ -104,7 +78,7 @@ def test_a_cluster_without_executors_ends_the_fit(
     assert not (tmp_path / "fitted.json").exists()
 
 
-def test_a_killed_scheduler_is_an_error(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
     process = running(start, own_cluster, table, tmp_path)
     own_cluster.scheduler.kill()
     run = ended(process, 60)
@@ -114,7 +88,7 @@ def test_a_killed_scheduler_is_an_error(start: START, own_cluster: Cluster, tabl
 
 
 def test_a_file_that_is_replaced_during_a_fit_is_an_error(
-    start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     file = table["t"] / "2.parquet"
     other = tmp_path / "other.parquet"
@@ -128,7 +102,7 @@ def test_a_file_that_is_replaced_during_a_fit_is_an_error(
     assert not (tmp_path / "fitted.json").exists()
 
 
-def test_an_interrupted_fit_cancels_its_job(start: START, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
+def test_an_interrupted_fit_cancels_its_job(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
     process = running(start, own_cluster, table, tmp_path)
     process.send_signal(signal.SIGTERM)
     run = ended(process, 30)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
-from harness.prepare import MANIFEST, command, manifest, prepare, prepare_binary, written
+from harness.prepare import MANIFEST, Start, command, manifest, prepare, prepare_binary, written
 from harness.serving import Serve, info, raw_table, stored
 
 ROWS = 20_000
@@ -52,25 +51,8 @@ def until(is_so: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start runs that end with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
 def test_a_killed_run_leaves_no_dataset_and_the_next_removes_its_files(
-    start: Callable[..., subprocess.Popen[str]], inputs: dict[str, Path], tmp_path: Path
+    start: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
     process = start(*command(ENDLESS, inputs, out, "--row-group-rows", "10000"))
@@ -85,7 +67,7 @@ def test_a_killed_run_leaves_no_dataset_and_the_next_removes_its_files(
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_run_removes_its_files(
-    ending: signal.Signals, start: Callable[..., subprocess.Popen[str]], inputs: dict[str, Path], tmp_path: Path
+    ending: signal.Signals, start: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
     process = start(*command(ENDLESS, inputs, out))
@@ -100,7 +82,7 @@ def test_an_interrupted_run_removes_its_files(
 
 
 def test_a_run_does_not_remove_the_files_of_another_that_is_running(
-    start: Callable[..., subprocess.Popen[str]], inputs: dict[str, Path], tmp_path: Path
+    start: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
     process = start(*command(ENDLESS, inputs, out))
@@ -113,7 +95,7 @@ def test_a_run_does_not_remove_the_files_of_another_that_is_running(
 
 @pytest.mark.parametrize("change", ["replaced", "rewritten in place", "removed"])
 def test_an_input_that_changes_during_a_run_is_an_error(
-    change: str, start: Callable[..., subprocess.Popen[str]], inputs: dict[str, Path], tmp_path: Path
+    change: str, start: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out, file = tmp_path / "out", inputs["t"] / "a.parquet"
     process = start(*command(SLOW, inputs, out))

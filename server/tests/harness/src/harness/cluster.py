@@ -138,6 +138,11 @@ class Cluster:
         """Whether every executor has begun a task."""
         return all(one.logs(TASK) for one in self.executors)
 
+    def wait_for_tasks_of(self, run: subprocess.Popen[str]) -> None:
+        """Wait until every executor has run tasks, while the run goes on."""
+        assert poll(lambda: self.run_tasks() or run.poll() is not None, seconds=60), self.log
+        assert run.poll() is None, run.communicate()
+
     def shuffled(self) -> list[Path]:
         """Files that executors hold of jobs."""
         return sorted(path for path in self._folder.rglob("*") if path.is_file())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import forebay as fb
 from harness.damaged_files import Patient
 from harness.orphans import end_with_this_process
+from harness.prepare import Start
 from harness.serving import Serve, Server, server_binary
 from harness.tables import tiny_table, write_tiny
 
@@ -64,6 +66,22 @@ def serve() -> Iterator[Serve]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start programs that end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="module")

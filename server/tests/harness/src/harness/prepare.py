@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from harness.repository import ROOT
 
 MANIFEST = "_forebay_manifest.json"
 RUN_SECONDS = 120
+
+Start = Callable[..., subprocess.Popen[str]]
+"""Starts a command line."""
 
 
 def prepare_binary() -> str:
@@ -55,6 +58,13 @@ def prepare(sql: str, datasets: Mapping[str, Path | str], out: Path | str, *flag
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     assert "panicked" not in ended.stderr, ended.stderr
     return Run(ended.returncode, ended.stdout, ended.stderr)
+
+
+def ended(process: subprocess.Popen[str], seconds: float) -> Run:
+    """The end of a run that the fixture `start` has started."""
+    stdout, error = process.communicate(timeout=seconds)
+    assert "panicked" not in error, error
+    return Run(process.returncode, stdout, error)
 
 
 def manifest(out: Path) -> dict[str, Any]:
