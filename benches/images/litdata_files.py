@@ -7,10 +7,10 @@ from typing import Any
 
 import litdata
 
-from peers import pixels
+from loaders import pixels
 
 
-class Stored(litdata.StreamingDataset):
+class Stored(litdata.StreamingDataset):  # pyright: ignore[reportUntypedBaseClass]
     """Images of chunks that `write` wrote."""
 
     def __init__(self, folder: str, form: str) -> None:

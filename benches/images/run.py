@@ -40,7 +40,7 @@ from harness.benches.bench_server import server_program
 from harness.benches.processes import cpu_seconds
 from harness.benches.reporting import say
 from harness.daemon import LOOPBACK, Daemon
-from peers import PEERS, SIZE, fitted
+from loaders import PEERS, SIZE, fitted
 
 BATCH_ROWS = 64
 
@@ -103,12 +103,13 @@ def photographs(count: int) -> list[bytes]:
 
 def stream(client: fb.Client, form: str) -> Way:
     """Return the way of the server."""
-    augmented = {"crop": "random", "flip": True} if form == "training" else {"crop": "center"}
-    plan = fb.Plan(outputs={"image": fb.cols("image").decode_image(SIZE, SIZE, **augmented)})
+    image = fb.cols("image")
+    training, evaluation = image.decode_image(SIZE, SIZE, crop="random", flip=True), image.decode_image(SIZE, SIZE)
+    plan = fb.Plan(outputs={"image": training if form == "training" else evaluation})
 
     def read() -> Iterator[np.ndarray[Any, Any]]:
         for batch in client.stream("images", plan, batch_size=BATCH_ROWS):
-            yield batch["image"]
+            yield np.asarray(batch["image"])
 
     return read
 

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
@@ -106,7 +107,7 @@ def ways(client: fb.Client, tokenizer: Tokenizer, texts: list[str], folder: Path
 
     def stream() -> np.ndarray[Any, Any]:
         batches = client.stream("docs", lists, batch_size=256)
-        return np.concatenate([np.asarray(batch.data.column("o").flatten()) for batch in batches])
+        return np.concatenate([np.asarray(pc.list_flatten(batch.data.column("o"))) for batch in batches])
 
     def stream_packed() -> np.ndarray[Any, Any]:
         found = []

@@ -74,8 +74,11 @@ class Model(nn.Module):
 
 def plan(*, augmented: bool) -> fb.Plan:
     """Return the plan for training, or for evaluation, which has whole images."""
-    crop = {"crop": "random", "scale": (0.7, 1.0), "ratio": (0.85, 1.18)} if augmented else {}
-    image = fb.cols("png").decode_image(SIZE, SIZE, channels=1, normalize=([MEAN], [DEVIATION]), **crop)
+    # The scale and the ratio of a random crop.
+    crop, scale, ratio = ("random", (0.7, 1.0), (0.85, 1.18)) if augmented else ("center", None, None)
+    image = fb.cols("png").decode_image(
+        SIZE, SIZE, channels=1, normalize=([MEAN], [DEVIATION]), crop=crop, scale=scale, ratio=ratio
+    )
     return fb.Plan(outputs={"image": image, "digit": fb.cols("digit")})
 
 
@@ -123,7 +126,7 @@ def png(pixels: np.ndarray) -> bytes:
 def write(folder: Path, digits: np.ndarray, answers: np.ndarray) -> str:
     """Write digits as a dataset; return its folder."""
     folder.mkdir()
-    table = pa.table({"png": [png(pixels) for pixels in digits], "digit": answers.astype(np.int32)})
+    table = pa.table({"png": [png(pixels) for pixels in digits], "digit": pa.array(answers.astype(np.int32))})
     pq.write_table(table, folder / "digits.parquet", row_group_size=200)
     return str(folder)
 
@@ -133,11 +136,12 @@ def main() -> None:
     argparse.ArgumentParser(description="Kill the training of a network on images, and resume it.").parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        digits = load_digits()
-        kept = np.arange(len(digits.images)) % KEPT_EVERY == 0
+        pixels, answers = load_digits(return_X_y=True)
+        digits = np.asarray(pixels).reshape(-1, 8, 8)
+        kept = np.arange(len(digits)) % KEPT_EVERY == 0
         url = fb.local(
-            training=write(folder / "training", digits.images[~kept], digits.target[~kept]),
-            kept=write(folder / "kept", digits.images[kept], digits.target[kept]),
+            training=write(folder / "training", digits[~kept], answers[~kept]),
+            kept=write(folder / "kept", digits[kept], answers[kept]),
         )
         whole = Job(folder=folder / "whole", epochs=EPOCHS, url=url)
         check(in_process(train, whole) == 0, "the uninterrupted training failed")
