@@ -104,7 +104,8 @@ def photographs(count: int) -> list[bytes]:
 def stream(client: fb.Client, form: str) -> Way:
     """Return the way of the server."""
     image = fb.cols("image")
-    training, evaluation = image.decode_image(SIZE, SIZE, crop="random", flip=True), image.decode_image(SIZE, SIZE)
+    training = image.decode_image(SIZE, SIZE, crop="random", flip=True)
+    evaluation = image.decode_image(SIZE, SIZE, crop="center")
     plan = fb.Plan(outputs={"image": training if form == "training" else evaluation})
 
     def read() -> Iterator[np.ndarray[Any, Any]]:

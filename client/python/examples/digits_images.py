@@ -75,7 +75,7 @@ class Model(nn.Module):
 def plan(*, augmented: bool) -> fb.Plan:
     """Return the plan for training, or for evaluation, which has whole images."""
     # The scale and the ratio of a random crop.
-    crop, scale, ratio = ("random", (0.7, 1.0), (0.85, 1.18)) if augmented else ("center", None, None)
+    crop, scale, ratio = ("random", (0.7, 1.0), (0.85, 1.18)) if augmented else ("none", None, None)
     image = fb.cols("png").decode_image(
         SIZE, SIZE, channels=1, normalize=([MEAN], [DEVIATION]), crop=crop, scale=scale, ratio=ratio
     )
