@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.archives import unpack
 from harness.repository import ROOT
 from harness.serving import server_binary
 
@@ -197,7 +198,7 @@ def test_a_kit_runs_where_it_is_unpacked_and_notices_a_changed_file(tmp_path: Pa
     packed = pack(tmp_path / "out", "--parity", "/bin/true")
     assert packed.returncode == 0, packed.stderr
     with tarfile.open(tmp_path / "out/forebay-gpu-kit.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     kit = tmp_path / "forebay-gpu-kit"
     manifest = json.loads((kit / "MANIFEST.json").read_text())
     assert manifest["server"] == "forebay-server 9.9"

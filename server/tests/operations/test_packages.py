@@ -23,6 +23,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
+from harness.archives import unpack
 from harness.documents import example
 from harness.repository import ROOT
 from harness.serving import server_binary
@@ -196,7 +197,7 @@ def test_a_wheel_over_the_limit_fails(tmp_path: Path):
 
 def test_the_archive_has_programs_manual_and_completions(packages: Packages, tmp_path: Path):
     with tarfile.open(packages.archive) as tar:
-        tar.extractall(tmp_path, filter="data")
+        unpack(tar, tmp_path)
     (folder,) = tmp_path.iterdir()
     for program in PROGRAMS:
         assert run(folder / "bin" / program, "--version", env={}).returncode == 0
@@ -261,7 +262,7 @@ def test_the_licences_of_linked_crates_are_in_the_wheel_and_the_archive(packages
 
 def test_the_source_distribution_has_the_whole_workspace(packages: Packages, tmp_path: Path):
     with tarfile.open(packages.source) as tar:
-        tar.extractall(tmp_path, filter="data")
+        unpack(tar, tmp_path)
     (workspace,) = tmp_path.glob("*/workspace")
     cargo = shutil.which("cargo")
     assert cargo
