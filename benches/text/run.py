@@ -5,6 +5,7 @@ ways must be equal. The ways:
 
 - `stream`: a server with `tokenize`, read by one client.
 - `tokenizers`: `Tokenizer.encode_batch` in this process, on all cores.
+- `encode_batch`, `encode_batch_fast`: the crate `tokenizers` alone, on all cores, with `--bare`.
 - `datasets`: `Dataset.map(batched=True, num_proc=2)`, without its cache, then every row read.
 - `stream packed` and `datasets packed`: the same, in sequences of one length (`group_texts` of Hugging Face).
 - `streaming packed`: MosaicML's StreamingDataset reads the sequences, written as MDS before, if it is installed.
@@ -21,6 +22,7 @@ import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,6 +59,7 @@ def main() -> None:
     parser.add_argument(
         "--tokenizer", type=Path, help="a tokenizer.json; without it, a small byte-level BPE is trained"
     )
+    parser.add_argument("--bare", type=Path, help="target/release/examples/bare, which runs the crate alone")
     parser.add_argument("--out", type=Path, help="file for the raw numbers, JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="forebay-bench-") as temporary:
@@ -84,6 +87,8 @@ def main() -> None:
                 run["seconds"] = measure(ways(client, tokenizer, texts, folder), server.process.pid, options.rounds)
         finally:
             server.stop()
+        if options.bare is not None:
+            run["seconds"] |= bare(options.bare, folder, texts, options.rounds)
     run["not_installed"] = [name for name in ("datasets", "streaming") if importlib.util.find_spec(name) is None]
     if options.out is not None:
         options.out.write_text(json.dumps(run, indent=1) + "\n")
@@ -168,6 +173,23 @@ def mosaic(tokens: np.ndarray[Any, Any], folder: Path) -> Way:
     return read
 
 
+def bare(program: Path, folder: Path, texts: list[str], rounds: int) -> dict[str, Any]:
+    """Return wall and CPU seconds of the crate alone."""
+    (folder / "documents.json").write_text(json.dumps(texts))
+    arguments = [program, folder / "tokenizer.json", folder / "documents.json", str(rounds)]
+    found: dict[str, Any] = json.loads(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
+    for name, seconds in found.items():
+        report(name, seconds)
+    return found
+
+
+def report(name: str, seconds: dict[str, Any]) -> None:
+    """Print the medians of a way."""
+    wall, cpu = (statistics.median(seconds[kind]) for kind in ("wall", "cpu"))
+    tokens: int = seconds["tokens"]
+    say(f"{name:>18} {tokens:>12,} tokens {wall:>8.3f} s {cpu:>8.3f} CPU s {tokens / wall:>14,.0f} tokens/s")
+
+
 def measure(measured: dict[str, Way], server: int, rounds: int) -> dict[str, Any]:
     """Return wall and CPU seconds of each way and round, after one that warms up and is compared."""
     found: dict[str, Any] = {}
@@ -177,16 +199,14 @@ def measure(measured: dict[str, Way], server: int, rounds: int) -> dict[str, Any
         first = expected.setdefault("packed" in name, tokens)
         if not np.array_equal(tokens, first):
             raise SystemExit(f"{name}: the tokens differ from those of the first way")
-        seconds: dict[str, list[float]] = {"wall": [], "cpu": []}
+        seconds: dict[str, Any] = {"wall": [], "cpu": [], "tokens": len(tokens)}
         for _ in range(rounds):
             wall, cpu = time.perf_counter(), cpu_seconds(server)
             way()
             seconds["wall"].append(time.perf_counter() - wall)
             seconds["cpu"].append(cpu_seconds(server) - cpu)
-        found[name] = {**seconds, "tokens": len(tokens)}
-        wall, cpu = (statistics.median(seconds[kind]) for kind in ("wall", "cpu"))
-        speed = len(tokens) / wall
-        say(f"{name:>18} {len(tokens):>12,} tokens {wall:>8.3f} s {cpu:>8.3f} CPU s {speed:>14,.0f} tokens/s")
+        found[name] = seconds
+        report(name, seconds)
     return found
 
 
