@@ -65,18 +65,18 @@ def test_an_address_that_does_not_answer_is_an_error(table: dict[str, Path], tmp
     assert_nothing(tmp_path / "out")
 
 
-def running(start: Start, cluster: Cluster, table: dict[str, Path], out: Path) -> subprocess.Popen[str]:
+def running(start_program: Start, cluster: Cluster, table: dict[str, Path], out: Path) -> subprocess.Popen[str]:
     """A run whose job has begun tasks on every executor."""
-    process = start(*command(SLOW, table, out, *cluster.flags, "--json"))
+    process = start_program(*command(SLOW, table, out, *cluster.flags, "--json"))
     cluster.wait_for_tasks_of(process)
     return process
 
 
 def test_the_tasks_of_a_killed_executor_are_repeated(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     assert prepare(SLOW, table, tmp_path / "here").code == 0
-    process = running(start, own_cluster, table, tmp_path / "there")
+    process = running(start_program, own_cluster, table, tmp_path / "there")
     own_cluster.executors[0].kill()
     run = ended(process, 120)
     assert run.code == 0, run.error + own_cluster.log
@@ -84,9 +84,9 @@ def test_the_tasks_of_a_killed_executor_are_repeated(
 
 
 def test_a_cluster_without_executors_ends_the_job(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
-    process = running(start, own_cluster, table, tmp_path / "out")
+    process = running(start_program, own_cluster, table, tmp_path / "out")
     for executor in own_cluster.executors:
         executor.kill()
     run = ended(process, 120)
@@ -95,8 +95,10 @@ def test_a_cluster_without_executors_ends_the_job(
     assert_nothing(tmp_path / "out")
 
 
-def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
-    process = running(start, own_cluster, table, tmp_path / "out")
+def test_a_killed_scheduler_is_an_error(
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start_program, own_cluster, table, tmp_path / "out")
     own_cluster.scheduler.kill()
     run = ended(process, 30)
     assert run.code == 1
@@ -104,8 +106,10 @@ def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, tabl
     assert_nothing(tmp_path / "out")
 
 
-def test_an_interrupted_run_cancels_its_job(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
-    process = running(start, own_cluster, table, tmp_path / "out")
+def test_an_interrupted_run_cancels_its_job(
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start_program, own_cluster, table, tmp_path / "out")
     process.send_signal(signal.SIGTERM)
     run = ended(process, 30)
     assert run.code == 1
@@ -115,12 +119,12 @@ def test_an_interrupted_run_cancels_its_job(start: Start, own_cluster: Cluster, 
 
 
 def test_a_file_that_is_replaced_during_a_job_is_an_error(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     file = table["t"] / "2.parquet"
     other = tmp_path / "other.parquet"
     shutil.copy(file, other)
-    process = running(start, own_cluster, table, tmp_path / "out")
+    process = running(start_program, own_cluster, table, tmp_path / "out")
     os.replace(other, file)
     run = ended(process, 120)
     assert run.code == 1

@@ -46,20 +46,20 @@ def table(original: Path, tmp_path: Path) -> dict[str, Path]:
     return {"t": Path(shutil.copytree(original, tmp_path / "in"))}
 
 
-def running(start: Start, cluster: Cluster, table: dict[str, Path], folder: Path) -> subprocess.Popen[str]:
+def running(start_program: Start, cluster: Cluster, table: dict[str, Path], folder: Path) -> subprocess.Popen[str]:
     """A fit whose pass has begun on every executor."""
     plan = folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
     flags = (*cluster.flags, "--out", str(folder / "fitted.json"))
-    process = start(*fit_command(plan, table, *flags))
+    process = start_program(*fit_command(plan, table, *flags))
     cluster.wait_for_tasks_of(process)
     return process
 
 
 def test_the_tasks_of_a_killed_executor_are_repeated(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
-    process = running(start, own_cluster, table, tmp_path)
+    process = running(start_program, own_cluster, table, tmp_path)
     own_cluster.executors[0].kill()
     run = ended(process, 120)
     assert run.code == 0, run.error + own_cluster.log
@@ -67,9 +67,9 @@ def test_the_tasks_of_a_killed_executor_are_repeated(
 
 
 def test_a_cluster_without_executors_ends_the_fit(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
-    process = running(start, own_cluster, table, tmp_path)
+    process = running(start_program, own_cluster, table, tmp_path)
     for executor in own_cluster.executors:
         executor.kill()
     run = ended(process, 120)
@@ -78,8 +78,10 @@ def test_a_cluster_without_executors_ends_the_fit(
     assert not (tmp_path / "fitted.json").exists()
 
 
-def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
-    process = running(start, own_cluster, table, tmp_path)
+def test_a_killed_scheduler_is_an_error(
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start_program, own_cluster, table, tmp_path)
     own_cluster.scheduler.kill()
     run = ended(process, 60)
     assert run.code == 1
@@ -88,12 +90,12 @@ def test_a_killed_scheduler_is_an_error(start: Start, own_cluster: Cluster, tabl
 
 
 def test_a_file_that_is_replaced_during_a_fit_is_an_error(
-    start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
 ):
     file = table["t"] / "2.parquet"
     other = tmp_path / "other.parquet"
     shutil.copy(file, other)
-    process = running(start, own_cluster, table, tmp_path)
+    process = running(start_program, own_cluster, table, tmp_path)
     os.replace(other, file)
     run = ended(process, 120)
     assert run.code == 1
@@ -102,8 +104,10 @@ def test_a_file_that_is_replaced_during_a_fit_is_an_error(
     assert not (tmp_path / "fitted.json").exists()
 
 
-def test_an_interrupted_fit_cancels_its_job(start: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path):
-    process = running(start, own_cluster, table, tmp_path)
+def test_an_interrupted_fit_cancels_its_job(
+    start_program: Start, own_cluster: Cluster, table: dict[str, Path], tmp_path: Path
+):
+    process = running(start_program, own_cluster, table, tmp_path)
     process.send_signal(signal.SIGTERM)
     run = ended(process, 30)
     assert run.code == 1

@@ -52,10 +52,10 @@ def until(is_so: Callable[[], object], seconds: float = 60) -> None:
 
 
 def test_a_killed_run_leaves_no_dataset_and_the_next_removes_its_files(
-    start: Start, inputs: dict[str, Path], tmp_path: Path
+    start_program: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
-    process = start(*command(ENDLESS, inputs, out, "--row-group-rows", "10000"))
+    process = start_program(*command(ENDLESS, inputs, out, "--row-group-rows", "10000"))
     until(lambda: any(path.stat().st_size for folder in staged(out) for path in folder.iterdir()))
     process.kill()
     process.wait()
@@ -67,10 +67,10 @@ def test_a_killed_run_leaves_no_dataset_and_the_next_removes_its_files(
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_run_removes_its_files(
-    ending: signal.Signals, start: Start, inputs: dict[str, Path], tmp_path: Path
+    ending: signal.Signals, start_program: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
-    process = start(*command(ENDLESS, inputs, out))
+    process = start_program(*command(ENDLESS, inputs, out))
     until(lambda: staged(out))
     # The handler of signals is installed before the folder exists.
     process.send_signal(ending)
@@ -82,10 +82,10 @@ def test_an_interrupted_run_removes_its_files(
 
 
 def test_a_run_does_not_remove_the_files_of_another_that_is_running(
-    start: Start, inputs: dict[str, Path], tmp_path: Path
+    start_program: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out = tmp_path / "out"
-    process = start(*command(ENDLESS, inputs, out))
+    process = start_program(*command(ENDLESS, inputs, out))
     until(lambda: staged(out))
     (running,) = staged(out)
     assert prepare(ALL, inputs, out).code == 0
@@ -95,10 +95,10 @@ def test_a_run_does_not_remove_the_files_of_another_that_is_running(
 
 @pytest.mark.parametrize("change", ["replaced", "rewritten in place", "removed"])
 def test_an_input_that_changes_during_a_run_is_an_error(
-    change: str, start: Start, inputs: dict[str, Path], tmp_path: Path
+    change: str, start_program: Start, inputs: dict[str, Path], tmp_path: Path
 ):
     out, file = tmp_path / "out", inputs["t"] / "a.parquet"
-    process = start(*command(SLOW, inputs, out))
+    process = start_program(*command(SLOW, inputs, out))
     until(lambda: staged(out) or process.poll() is not None)
     process.send_signal(signal.SIGSTOP)
     assert staged(out), "the query ended too early"

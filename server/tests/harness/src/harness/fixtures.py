@@ -69,7 +69,7 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start_program() -> Iterator[Start]:
     """Start programs that end with the test."""
     started: list[subprocess.Popen[str]] = []
 

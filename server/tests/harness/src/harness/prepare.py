@@ -61,7 +61,7 @@ def prepare(sql: str, datasets: Mapping[str, Path | str], out: Path | str, *flag
 
 
 def ended(process: subprocess.Popen[str], seconds: float) -> Run:
-    """The end of a run that the fixture `start` has started."""
+    """The end of a run that the fixture `start_program` has started."""
     stdout, error = process.communicate(timeout=seconds)
     assert "panicked" not in error, error
     return Run(process.returncode, stdout, error)
