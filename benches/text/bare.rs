@@ -3,7 +3,7 @@
 //! `bare TOKENIZER.json DOCUMENTS.json ROUNDS`; the documents are a JSON array of strings. Prints one line of JSON: wall and
 //! CPU seconds of each round of `encode_batch` and of `encode_batch_fast`, which computes no offsets, and the tokens.
 
-#![expect(clippy::expect_used, reason = "a bench stops at the first error")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a bench stops at the first error")]
 
 use std::{env, fs, time::Instant};
 

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn draws_are_those_of_the_documentation() {
         let mut bytes = b"forebay image 1".to_vec();
-        [1_u64, 7, 2, 5, 0].into_iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.extend([1_u64, 7, 2, 5, 0].into_iter().flat_map(u64::to_le_bytes));
         assert_eq!(bytes.len(), 55);
         assert_eq!(draws(5).bits(0), xxh3_64(&bytes));
     }

@@ -18,7 +18,8 @@ mod exponential;
 mod header;
 mod pixels;
 mod spec;
-#[cfg(all(test, feature = "images"))]
+#[cfg(test)]
+#[cfg(feature = "images")]
 mod tests;
 mod view;
 

@@ -11,7 +11,8 @@ mod absent;
 mod error;
 #[cfg(feature = "text")]
 mod hugging_face;
-#[cfg(all(test, feature = "text"))]
+#[cfg(test)]
+#[cfg(feature = "text")]
 mod tests;
 
 use std::{

@@ -11,6 +11,9 @@ use forebay_kernels::{
 const PIXELS_MAX: u64 = 1 << 20;
 
 /// The first byte selects the parameters. The rest is an image.
+///
+/// # Panics
+/// If an invariant is violated, as every target does.
 pub fn image(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     let crops = [Crop::None, Crop::Center, Crop::Random { scale: (0.08, 1.0), ratio: (0.75, 1.25) }];

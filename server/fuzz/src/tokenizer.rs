@@ -9,6 +9,9 @@ use forebay_kernels::{TextEncoder, Tokenization, Tokenizer, Truncation};
 const TEXT: &str = "Zwölf Boxkämpfer\u{a0}jagen  Viktor\u{301} 👩‍👩‍👧 שלום 日本語\t\0 don't";
 
 /// The first byte selects the parameters. The rest is a file, a zero byte and a text, or a file alone.
+///
+/// # Panics
+/// If an invariant is violated, as every target does.
 pub fn tokenizer(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());

@@ -141,27 +141,20 @@ impl Flags {
         let (datasets, mut problems) = self.datasets();
         let (views, invalid) = self.views(&datasets);
         problems.all(invalid.or(()));
-        let memory_limit_bytes = match self.memory_limit_bytes.0 {
-            0 => machine_bytes() / 2,
-            bytes => bytes,
-        };
+        let memory_limit_bytes = self.memory_limit();
         problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine_bytes()));
         problems.one(check_cache_dir(self.cache_dir(), self.cache_bytes));
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
-        problems.one(self.otlp_endpoint.as_deref().map_or(Ok(()), |url| {
-            log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()))
-        }));
+        problems.one(check_collector(self.otlp_endpoint.as_deref()));
         let (udfs, access) = (problems.all(udfs::open(&self.udf)), problems.all(access::open(&self)));
         let tokenizers = problems.all(tokenizers::open(&self.tokenizer));
         let (listen_public, metrics_public) =
             (access::is_secure(&self) || self.insecure_public, self.metrics_public || self.insecure_public);
         let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
         let advertise = problems.each(self.advertise.iter().cloned().map(replica));
-        let metrics_listen = problems.one(match self.metrics_listen.as_str() {
-            "off" => Ok(None),
-            address => tcp("metrics-listen", address, metrics_public, METRICS_PUBLIC).map(Some),
-        });
+        let metrics_listen = problems.one(metrics_address(&self.metrics_listen, metrics_public));
+        let requests = self.request_limits();
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
         let (
             Some(access),
@@ -208,17 +201,42 @@ impl Flags {
             connections_max: self.connections_max as usize,
             message_bytes_max: self.message_bytes_max.0 as usize,
             handshake: Duration::from_secs(self.handshake_seconds),
-            requests: RequestLimits {
-                plan_bytes_max: self.plan_bytes_max.0 as usize,
-                plan_columns_max: self.plan_columns_max as usize,
-                plan_ops_max: self.plan_ops_max as usize,
-                expression_operators_max: self.expression_operators_max as usize,
-            },
+            requests,
             udfs,
             udf_timeout: Duration::from_secs(self.udf_timeout_seconds),
             tokenizers,
         })
     }
+
+    /// The memory budget: by default half of the machine's memory.
+    fn memory_limit(&self) -> u64 {
+        match self.memory_limit_bytes.0 {
+            0 => machine_bytes() / 2,
+            bytes => bytes,
+        }
+    }
+
+    fn request_limits(&self) -> RequestLimits {
+        RequestLimits {
+            plan_bytes_max: self.plan_bytes_max.0 as usize,
+            plan_columns_max: self.plan_columns_max as usize,
+            plan_ops_max: self.plan_ops_max as usize,
+            expression_operators_max: self.expression_operators_max as usize,
+        }
+    }
+}
+
+fn check_collector(url: Option<&str>) -> Result<(), ConfigError> {
+    let check = |url| log::check_endpoint(url).map_err(|source| wrong("otlp-endpoint", url, source.to_string()));
+    url.map_or(Ok(()), check)
+}
+
+/// The address of the metrics; none if they are off.
+fn metrics_address(value: &str, public: bool) -> Result<Option<SocketAddr>, ConfigError> {
+    if value == "off" {
+        return Ok(None);
+    }
+    tcp("metrics-listen", value, public, METRICS_PUBLIC).map(Some)
 }
 
 /// Rejects a cache that does not fit the machine beside the memory budget.

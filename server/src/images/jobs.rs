@@ -38,17 +38,14 @@ pub(super) fn jobs(headers: &Headers, keys: &[ImageKey], spec: &ImageSpec) -> Ve
             (spec.decoding_bytes(header, &spec.view(header, keys[row])), (header.width, header.height))
         });
         pixels = pixels.saturating_add(row_pixels);
-        match jobs.last_mut().filter(|_| pixels <= JOB_PIXELS_MAX) {
-            Some(job) => {
-                job.rows.end = row + 1;
-                if needed > job.bytes {
-                    (job.bytes, job.largest) = (needed, (row, size.0, size.1));
-                }
+        if let Some(job) = jobs.last_mut().filter(|_| pixels <= JOB_PIXELS_MAX) {
+            job.rows.end = row + 1;
+            if needed > job.bytes {
+                (job.bytes, job.largest) = (needed, (row, size.0, size.1));
             }
-            None => {
-                pixels = row_pixels;
-                jobs.push(ImageJob { rows: row..row + 1, bytes: needed, largest: (row, size.0, size.1) });
-            }
+        } else {
+            pixels = row_pixels;
+            jobs.push(ImageJob { rows: row..row + 1, bytes: needed, largest: (row, size.0, size.1) });
         }
     }
     for job in &mut jobs {
@@ -94,13 +91,10 @@ mod tests {
         }
     }
 
-    fn header(width: u32, height: u32) -> Option<Result<ImageHeader, ImageProblem>> {
-        let (format, orientation) = (ImageFormat::Png, Orientation::Upright);
-        Some(Ok(ImageHeader { format, width, height, orientation, jpeg: None }))
-    }
-
     #[test]
     fn small_images_share_a_job() {
+        let (format, orientation) = (ImageFormat::Png, Orientation::Upright);
+        let header = |width, height| Some(Ok(ImageHeader { format, width, height, orientation, jpeg: None }));
         let headers = vec![
             header(500, 500),
             None,

@@ -68,10 +68,8 @@ fn largest_index(ops: &[v1::Op]) -> Option<u64> {
 /// A bound of the indices that an op computes; `None` for other ops.
 fn index_bound(op: &OpMessage) -> Option<u64> {
     Some(match op {
-        // The sizes of plans bound the boundaries and the values far below the largest INT32.
-        OpMessage::Bucketize(_) => 0,
-        // Token ids are INT32.
-        OpMessage::Tokenize(_) | OpMessage::AttentionMask(_) => 0,
+        // The sizes of plans bound the boundaries and the values far below the largest INT32. Token ids are INT32.
+        OpMessage::Bucketize(_) | OpMessage::Tokenize(_) | OpMessage::AttentionMask(_) => 0,
         OpMessage::Vocab(vocab) => vocab.oov_buckets.into(),
         OpMessage::HashBucket(v1::HashBucket { buckets, .. })
         | OpMessage::Cross(v1::Cross { buckets, .. })

@@ -43,28 +43,24 @@ impl TokenizeCall {
     /// The name of the column of the tokens, such as `tokenize(text, gpt2, max_length=128)`. Calls of other results have
     /// other names.
     pub fn column(&self) -> String {
-        let mut name = format!("tokenize({}, ", self.column);
-        if self.op.json.is_empty() {
-            name.push_str(&self.op.tokenizer);
-        } else {
-            name.push_str(&short_digest(&[self.op.json.as_bytes()]));
-        }
+        let inline = || short_digest(&[self.op.json.as_bytes()]);
+        let tokenizer = if self.op.json.is_empty() { self.op.tokenizer.clone() } else { inline() };
+        let mut parts = vec![self.column.clone(), tokenizer];
         if self.op.max_length > 0 {
-            name.push_str(&format!(", max_length={}", self.op.max_length));
+            parts.push(format!("max_length={}", self.op.max_length));
         }
         if self.op.truncation != 0 {
-            name.push_str(&format!(", truncation={}", self.op.truncation().as_str_name()));
+            parts.push(format!("truncation={}", self.op.truncation().as_str_name()));
         }
         if self.op.add_special_tokens == Some(false) {
-            name.push_str(", add_special_tokens=false");
+            parts.push("add_special_tokens=false".to_owned());
         }
         if let Some(fill) = &self.fill {
             let shown: String = fill.chars().take(FILL_CHARACTERS_MAX).collect();
             let rest = if shown == *fill { String::new() } else { format!("… {}", short_digest(&[fill.as_bytes()])) };
-            name.push_str(&format!(", fill_null={shown:?}{rest}"));
+            parts.push(format!("fill_null={shown:?}{rest}"));
         }
-        name.push(')');
-        name
+        format!("tokenize({})", parts.join(", "))
     }
 
     /// How the texts become tokens.

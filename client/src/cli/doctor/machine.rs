@@ -20,7 +20,7 @@ const DESCRIPTORS_MIN: u64 = 4096;
 /// Descriptors of any program, below which not even a client works well.
 const DESCRIPTORS_TOO_FEW: u64 = 256;
 
-/// The folder of POSIX shared memory, which worker processes of DataLoaders use.
+/// The folder of POSIX shared memory, which worker processes of a `DataLoader` use.
 const SHARED: &str = "/dev/shm";
 
 /// Space that one batch of every worker needs, roughly.
@@ -29,7 +29,7 @@ const SHARED_BYTES_MIN: u64 = 256 << 20;
 /// The library of the NVIDIA driver, which the server loads.
 const DRIVER: &str = "libcuda.so.1";
 
-/// Where the system's loader finds libraries, besides LD_LIBRARY_PATH.
+/// Where the system's loader finds libraries, besides `LD_LIBRARY_PATH`.
 const LIBRARY_FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -120,7 +120,7 @@ fn of_driver(kernel: Option<&str>, has_device: bool, library: Option<&Path>) -> 
 }
 
 /// The version in the first line of the driver's file:
-/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …".
+/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …`.
 fn driver_version(line: &str) -> Option<&str> {
     let is_version = |word: &&str| word.contains('.') && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     line.split_whitespace().find(is_version)
@@ -132,7 +132,7 @@ fn library(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.exists())
 }
 
-/// Shared memory for the ring and for the workers of a DataLoader.
+/// Shared memory for the ring and for the workers of a `DataLoader`.
 pub(super) fn shared_memory(url: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if cfg!(target_os = "linux") {

@@ -78,7 +78,8 @@ impl Draft {
                 self.number(name, has_nulls);
             }
             Role::Flag => {
-                add(&mut self.numbers, name, if has_nulls { json!([{"fill_null": {"value": 0}}]) } else { json!([]) })
+                let ops = if has_nulls { json!([{"fill_null": {"value": 0}}]) } else { json!([]) };
+                add(&mut self.numbers, name, ops);
             }
             Role::Category => {
                 let min_count =

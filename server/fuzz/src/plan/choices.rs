@@ -145,7 +145,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             json: TOKENIZER.to_owned(),
             max_length: *bytes.choose(&[0, 1, 2, 3, u32::MAX])?,
             truncation: bytes.int_in_range(0..=3)?,
-            add_special_tokens: maybe(bytes, |bytes| bytes.arbitrary())?,
+            add_special_tokens: *bytes.choose(&[None, Some(false), Some(true)])?,
             ..v1::Tokenize::default()
         }),
         28 => Op::DecodeImage(v1::DecodeImage {

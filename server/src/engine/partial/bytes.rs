@@ -98,7 +98,8 @@ fn float_of_ordered(bits: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn check(values: ArrayRef) {
+    fn check(values: impl Array + 'static) {
+        let values: ArrayRef = Arc::new(values);
         let bytes = of_values(&values).unwrap();
         assert!((1..bytes.len()).all(|row| bytes.value(row - 1) < bytes.value(row)), "{values:?}");
         assert_eq!(&to_values(&bytes, values.data_type()).unwrap(), &values);
@@ -106,24 +107,15 @@ mod tests {
 
     #[test]
     fn bytes_have_the_order_of_the_values_and_are_read_back() {
-        check(Arc::new(Int64Array::from(vec![i64::MIN, -256, -1, 0, 1, 255, 256, i64::MAX])));
-        check(Arc::new(UInt64Array::from(vec![0, 1, 255, 256, u64::MAX])));
-        check(Arc::new(Float64Array::from(vec![
-            f64::NEG_INFINITY,
-            -1e300,
-            -1.0,
-            -5e-324,
-            0.0,
-            5e-324,
-            1.0,
-            f64::INFINITY,
-        ])));
-        check(Arc::new(StringArray::from(vec!["", "a", "a\0", "aa", "b", "é"])));
+        check(Int64Array::from(vec![i64::MIN, -256, -1, 0, 1, 255, 256, i64::MAX]));
+        check(UInt64Array::from(vec![0, 1, 255, 256, u64::MAX]));
+        check(Float64Array::from(vec![f64::NEG_INFINITY, -1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, f64::INFINITY]));
+        check(StringArray::from(vec!["", "a", "a\0", "aa", "b", "é"]));
         let decimals =
             Decimal128Array::from(vec![i128::MIN, -10, 0, 7, i128::MAX]).with_data_type(DataType::Decimal128(38, 3));
-        check(Arc::new(decimals));
+        check(decimals);
         let wide = Decimal256Array::from(vec![i256::MIN, i256::MINUS_ONE, i256::ZERO, i256::MAX]);
-        check(Arc::new(wide.with_data_type(DataType::Decimal256(76, 0))));
+        check(wide.with_data_type(DataType::Decimal256(76, 0)));
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn inputs(start: usize, rows: usize) -> Inputs {
         RecordBatch::try_new(distribution_schema(values.data_type()), vec![Arc::clone(values)]).unwrap()
     };
     let label = |part: usize, parts: usize| -> ArrayRef {
-        let of_row = |row: usize| (row % parts == part && !row.is_multiple_of(13)).then(|| (row % 4) as f64);
+        let of_row = |row: usize| (row % parts == part && !row.is_multiple_of(13)).then_some((row % 4) as f64);
         Arc::new((start..start + rows).map(of_row).collect::<Float64Array>())
     };
     let target = |parts: usize| {
