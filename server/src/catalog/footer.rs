@@ -13,7 +13,10 @@ use parquet::{
         arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     },
     errors::ParquetError,
-    file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, ParquetMetaDataReader},
+    file::metadata::{
+        PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataPushDecoder, ParquetMetaDataReader,
+        ParquetStatisticsPolicy,
+    },
 };
 
 use super::{
@@ -24,6 +27,7 @@ use super::{
     leaves::{self, Int96Unit},
     lists, nesting,
     store::Store,
+    trust,
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
 
@@ -142,14 +146,48 @@ fn decode(
         nesting::check(footer).map_err(|error| error.to_string())?;
     }
     let mut outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
-    if outcome.is_err()
-        && let Some(changed) = footer.as_deref().and_then(lists::with_element_types)
-    {
-        outcome = ParquetMetaDataReader::decode_metadata(&changed).map(DecodeResult::Data);
+    if let (Err(source), Some(footer)) = (&mut outcome, &footer) {
+        match decode_anyway(footer) {
+            Ok(metadata) => outcome = Ok(DecodeResult::Data(metadata)),
+            Err(Some(other)) => *source = other,
+            Err(None) => {}
+        }
     }
+    let outcome = match outcome {
+        Ok(DecodeResult::Data(metadata)) => trust::keep_trusted(metadata).map(DecodeResult::Data),
+        other => other,
+    };
     let outcome = outcome.map_err(|source| source.to_string())?;
     let digest = short_digest(&[footer.as_deref().unwrap_or_default()]);
     Ok((decoder, outcome, digest))
+}
+
+/// Decodes a footer that the library rejects: with the list types that Parquet specifies, or without the statistics of
+/// column chunks, one of which may be invalid. The error is that of the footer with other list types.
+fn decode_anyway(footer: &Bytes) -> Result<ParquetMetaData, Option<ParquetError>> {
+    let (mut footer, mut rejected) = (footer.to_vec(), None);
+    if let Some(changed) = lists::with_element_types(&footer) {
+        match ParquetMetaDataReader::decode_metadata(&changed) {
+            Ok(metadata) => return Ok(metadata),
+            Err(source) => (footer, rejected) = (changed, Some(source)),
+        }
+    }
+    without_statistics(footer).map_err(|_| rejected)
+}
+
+fn without_statistics(mut footer: Vec<u8>) -> Result<ParquetMetaData, ParquetError> {
+    let length = u32::try_from(footer.len())?;
+    footer.extend(length.to_le_bytes());
+    footer.extend(b"PAR1");
+    let bytes = footer.len() as u64;
+    let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+    let decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(PageIndexPolicy::Skip);
+    let mut decoder = decoder.with_metadata_options(Some(Arc::new(options)));
+    decoder.push_range(0..bytes, footer.into())?;
+    match decoder.try_decode()? {
+        DecodeResult::Data(metadata) => Ok(metadata),
+        _ => Err(ParquetError::EOF("the footer is incomplete".to_owned())),
+    }
 }
 
 /// The range of the footer, including its length and the trailing magic bytes, from the end of the file. `None` if the

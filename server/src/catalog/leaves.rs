@@ -55,11 +55,6 @@ pub(super) fn decoded(stored: &SchemaDescPtr) -> Result<SchemaDescPtr, ParquetEr
     }
 }
 
-/// Whether statistics of a leaf bound its values. Parquet does not define the order of INT96 and intervals.
-pub fn is_ordered(column: &ColumnDescriptor) -> bool {
-    column.physical_type() != Physical::INT96 && !is_interval(column)
-}
-
 fn is_interval(column: &ColumnDescriptor) -> bool {
     column.converted_type() == ConvertedType::INTERVAL
 }

@@ -41,6 +41,7 @@ mod store;
 mod stores;
 mod table_check;
 mod table_url;
+mod trust;
 mod union;
 mod walk;
 
@@ -53,7 +54,7 @@ pub use arrow_layout::{ArrowBatch, ArrowCodec, ArrowDictionary, ArrowLayout, Col
 pub use dataset::Dataset;
 pub use deleted_rows::DeletedRows;
 pub use error::CatalogError;
-pub use leaves::{Int96Unit, is_ordered};
+pub use leaves::Int96Unit;
 pub use listed::ListedFiles;
 pub use location::{Folder, Location, LocationError};
 pub use manifest::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX};

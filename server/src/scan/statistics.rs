@@ -1,4 +1,4 @@
-//! Column statistics from the footers, per row group, as input for pruning.
+//! Column statistics from the footers, per row group, as input for pruning. The catalog keeps trustworthy ones only.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use arrow::{
     compute::{cast, concat, take},
     datatypes::DataType,
 };
-use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use crate::{
-    catalog::{self, File, RowGroup, Snapshot},
+    catalog::{File, RowGroup, Snapshot},
     expr::{ColumnStatistics, PruningStatistics},
 };
 
@@ -65,11 +65,7 @@ fn of_file(file: &File, column: &str, data_type: &DataType) -> Option<ColumnStat
     // A missing count is unknown, not zero.
     let converter = converter.with_missing_null_counts_as_zero(false);
     let groups = metadata.metadata().row_groups();
-    let leaf = converter.parquet_column_index()?;
-    let is_ordered = catalog::is_ordered(&metadata.parquet_schema().column(leaf));
-    if !is_ordered || groups.iter().any(|group| has_unordered_bounds(group, leaf)) {
-        return None;
-    }
+    converter.parquet_column_index()?;
     // A bound that the type cannot hold becomes null: unknown.
     Some(ColumnStatistics {
         minimums: cast(&converter.row_group_mins(groups).ok()?, data_type).ok()?,
@@ -99,10 +95,4 @@ fn unknown(file: &File, data_type: &DataType) -> ColumnStatistics {
     let count = file.metadata().metadata().row_groups().len();
     let bounds = new_null_array(data_type, count);
     ColumnStatistics { minimums: Arc::clone(&bounds), maximums: bounds, null_counts: UInt64Array::new_null(count) }
-}
-
-/// Whether the bounds are unusable: old writers ordered strings and unsigned integers by signed bytes.
-fn has_unordered_bounds(group: &RowGroupMetaData, leaf: usize) -> bool {
-    let statistics = group.columns().get(leaf).and_then(|chunk| chunk.statistics());
-    statistics.is_some_and(|known| known.is_min_max_deprecated() && !known.is_min_max_backwards_compatible())
 }

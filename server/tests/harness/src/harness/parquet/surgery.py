@@ -23,7 +23,7 @@ MAGIC = b"PAR1"
 class FileMeta:
     """Fields of FileMetaData."""
 
-    SCHEMA, ROWS, GROUPS, KEY_VALUES, CREATED_BY = 2, 3, 4, 5, 6
+    SCHEMA, ROWS, GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS = 2, 3, 4, 5, 6, 7
 
 
 class SchemaElement:
@@ -44,6 +44,12 @@ class Chunk:
     FILE_PATH, META = 1, 3
     TYPE, PATH, CODEC, VALUES, UNCOMPRESSED, COMPRESSED, DATA_PAGE, DICTIONARY_PAGE = 1, 3, 4, 5, 6, 7, 9, 11
     STATISTICS, ENCODING_STATS = 12, 13
+
+
+class Statistics:
+    """Fields of Statistics; the first two are deprecated."""
+
+    MAX, MIN, NULLS, DISTINCT, MAX_VALUE, MIN_VALUE = 1, 2, 3, 4, 5, 6
 
 
 class Header:
