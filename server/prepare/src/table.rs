@@ -115,6 +115,10 @@ impl TableProvider for SnapshotTable {
         if self.snapshot.int96_unit() == Int96Unit::Microseconds {
             global.coerce_int96 = Some("us".to_owned());
         }
+        // Only the statistics in the snapshot's footers are known to be trustworthy: neither those of pages, nor those that
+        // another machine reads.
+        global.enable_page_index = false;
+        global.pruning = matches!(self.reads, Reads::Here);
         let options = TableParquetOptions { global, ..TableParquetOptions::default() };
         let source = ParquetSource::new(self.schema.clone()).with_table_parquet_options(options);
         let source = match self.reads {
