@@ -24,6 +24,7 @@ mod pruning;
 mod query;
 mod rewrite;
 mod size;
+mod times;
 
 pub use error::ExprError;
 pub use expression::Expression;

@@ -1,5 +1,6 @@
 //! Functions and operators that are written differently elsewhere, rewritten to those that have the same meaning:
-//! `year(x)` to `date_part('year', x)`, `if(c, a, b)` to CASE, and `a <=> b` to IS NOT DISTINCT FROM.
+//! `year(x)` and EXTRACT to `date_part('year', x)`, `if(c, a, b)` and `nvl2(x, a, b)` to CASE, and `a <=> b` to IS NOT
+//! DISTINCT FROM.
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr as SqlExpr, ExprWithAlias, Function, FunctionArg,
@@ -44,6 +45,10 @@ fn rewritten(node: &SqlExpr) -> Result<Option<SqlExpr>, String> {
         let same = SqlExpr::IsNotDistinctFrom(left.clone(), right.clone());
         return Ok(Some(SqlExpr::Nested(Box::new(same))));
     }
+    if let SqlExpr::Extract { field, expr, .. } = node {
+        // The planner would take DataFusion's function.
+        return Ok(Some(call("date_part", [text(&field.to_string()), expr.as_ref().clone()])));
+    }
     let SqlExpr::Function(function) = node else { return Ok(None) };
     let Some(name) = name_of(function) else { return Ok(None) };
     if let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) {
@@ -55,18 +60,25 @@ fn rewritten(node: &SqlExpr) -> Result<Option<SqlExpr>, String> {
             let [end, start] = arguments(function, &name, "two arguments, the end and the start")?;
             Some(nested(binary(days(end), BinaryOperator::Minus, days(start))))
         }
+        // An instant, like that of `to_timestamp`; with a zone as it is.
+        "from_unixtime" if has_one_argument(function) => {
+            let [seconds] = arguments(function, &name, "seconds and optionally a zone")?;
+            Some(call("from_unixtime", [seconds, text("UTC")]))
+        }
         "if" => {
             let [condition, result, otherwise] = arguments(function, &name, "a condition and two values")?;
-            Some(SqlExpr::Case {
-                case_token: AttachedToken::empty(),
-                end_token: AttachedToken::empty(),
-                operand: None,
-                conditions: vec![CaseWhen { condition, result }],
-                else_result: Some(Box::new(otherwise)),
-            })
+            Some(case(condition, result, otherwise))
+        }
+        "nvl2" => {
+            let [value, result, otherwise] = arguments(function, &name, "three values")?;
+            Some(case(SqlExpr::IsNotNull(Box::new(value)), result, otherwise))
         }
         _ => None,
     })
+}
+
+fn has_one_argument(function: &Function) -> bool {
+    matches!(&function.args, FunctionArguments::List(list) if list.args.len() == 1)
 }
 
 /// The arguments of a plain call.
@@ -94,6 +106,16 @@ fn part_of(part: &str, value: SqlExpr) -> SqlExpr {
 /// Days since 1970 of a date, a timestamp or a text.
 fn days(value: SqlExpr) -> SqlExpr {
     cast(cast(value, SqlType::Date), SqlType::BigInt(None))
+}
+
+fn case(condition: SqlExpr, result: SqlExpr, otherwise: SqlExpr) -> SqlExpr {
+    SqlExpr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result }],
+        else_result: Some(Box::new(otherwise)),
+    }
 }
 
 fn cast(value: SqlExpr, data_type: SqlType) -> SqlExpr {

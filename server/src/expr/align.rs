@@ -10,11 +10,13 @@ use super::{
     constant::{Position, is_time_literal, position},
     numbers,
     operands::{cast, type_of},
+    times,
 };
 
 /// Gives literals the type of the other expressions if it can hold them exactly. Decimals among floats become float64.
 pub(super) fn align(exprs: &mut [&mut Expr], schema: &DFSchema) {
     align_times(exprs, schema);
+    times::align(exprs, schema);
     align_bytes(exprs, schema);
     let columns = exprs.iter().filter(|expr| !matches!(***expr, Expr::Literal(..)));
     let types: Vec<DataType> = columns.map(|expr| type_of(expr, schema)).collect();

@@ -18,6 +18,7 @@ use super::{
     constant::{Position, is_time_literal, position},
     numbers,
     operands::{cast, has_one_type, is_comparison_operator, keeps_digits, type_of},
+    times,
 };
 
 /// Rewrites a comparison whose operands have been rewritten. In other expressions, literals get their final type.
@@ -67,12 +68,8 @@ fn comparison(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr 
         return compared(right, op, position);
     }
     let (left, right) = match (&left_type, &right_type) {
-        (DataType::Timestamp(..), DataType::Date32) => (left, cast(right, left_type)),
-        (DataType::Date32, DataType::Timestamp(..)) => (cast(left, right_type), right),
-        (DataType::Timestamp(a, left_zone), DataType::Timestamp(b, right_zone))
-            if a != b && left_zone.is_some() == right_zone.is_some() =>
-        {
-            (nanoseconds(left, *a), nanoseconds(right, *b))
+        (left_type, right_type) if times::are_comparable(left_type, right_type) => {
+            times::comparable(left, right, schema)
         }
         (DataType::Time32(a) | DataType::Time64(a), DataType::Time32(b) | DataType::Time64(b)) if a != b => {
             (cast(left, DataType::Time64(TimeUnit::Nanosecond)), cast(right, DataType::Time64(TimeUnit::Nanosecond)))
@@ -87,19 +84,6 @@ fn comparison(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr 
 
 fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(..)) || is_time_literal(expr)
-}
-
-/// A timestamp as a decimal count of nanoseconds, to compare different units: int64 nanoseconds end in 2262.
-fn nanoseconds(expr: Expr, unit: TimeUnit) -> Expr {
-    let factor = match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    };
-    let count = cast(cast(expr, DataType::Int64), DataType::Decimal128(19, 0));
-    let factor = literal(ScalarValue::Decimal128(Some(factor), 10, 0));
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(count), Operator::Multiply, Box::new(factor)))
 }
 
 /// A number as float64, to compare integers and decimals with floats: DataFusion's common types, float32 and decimals
@@ -171,6 +155,11 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
         *expr = as_double(*expr, schema);
         list = list.into_iter().map(|item| as_double(item, schema)).collect();
     }
+    let is_apart =
+        |item: &Expr| position(item, &data_type).is_none() && times::are_comparable(&data_type, &type_of(item, schema));
+    if list.iter().any(is_apart) {
+        return one_of(*expr, list, negated, schema);
+    }
     let item = |item: Expr| match position(&item, &data_type) {
         Some(Position::At(value)) => Some(literal(value)),
         Some(_) => None,
@@ -184,6 +173,15 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
     }
 }
 
+/// `IN` as the comparisons that define it, for items of other types.
+fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> Expr {
+    let (op, join) = if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
+    let compared = list.into_iter().map(|item| comparison(expr.clone(), op, item, schema));
+    let joined =
+        compared.reduce(|left, right| Expr::BinaryExpr(BinaryExpr::new(Box::new(left), join, Box::new(right))));
+    joined.unwrap_or_else(|| literal(ScalarValue::Boolean(Some(negated))))
+}
+
 /// Rewrites `CASE x WHEN a …` to `CASE WHEN x = a …` unless all types are equal.
 fn exact_case(case: Case, schema: &DFSchema) -> Expr {
     let Case { expr, mut when_then_expr, mut else_expr } = case;
@@ -194,7 +192,8 @@ fn exact_case(case: Case, schema: &DFSchema) -> Expr {
     let Some(base) = expr else { return Expr::Case(Case { expr: None, when_then_expr, else_expr }) };
     let data_type = type_of(&base, schema);
     let is_plain = |(when, _): &(Box<Expr>, Box<Expr>)| {
-        !data_type.is_floating() && type_of(when, schema) == data_type && !data_type.is_null()
+        let has_own_order = data_type.is_floating() || matches!(data_type, DataType::Interval(_));
+        !has_own_order && type_of(when, schema) == data_type && !data_type.is_null()
     };
     if when_then_expr.iter().all(is_plain) {
         return Expr::Case(Case { expr: Some(base), when_then_expr, else_expr });

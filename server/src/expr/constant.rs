@@ -7,11 +7,12 @@ mod float;
 
 use arrow::{
     array::timezone::Tz,
-    compute::kernels::cast_utils::string_to_datetime,
     datatypes::{DECIMAL256_MAX_PRECISION, DataType, TimeUnit, i256},
 };
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr};
+
+use super::functions::{local, span};
 
 /// Decimal places of a nanosecond in seconds.
 const NANOSECOND_SCALE: i32 = 9;
@@ -49,6 +50,7 @@ pub(super) fn position(constant: &Expr, data_type: &DataType) -> Option<Position
             let number = instant(constant, zone.as_deref(), true)?;
             place(number, scale_of(*unit), data_type)
         }
+        DataType::Duration(unit) => place(span_of(constant)?, scale_of(*unit), data_type),
         DataType::Time32(unit) | DataType::Time64(unit) => place(time_of_day(constant)?, scale_of(*unit), data_type),
         DataType::Date32 => {
             let nanoseconds = instant(constant, None, false)?.unscaled.to_i128()?;
@@ -121,9 +123,14 @@ fn instant(constant: &Expr, zone: Option<&str>, with_texts: bool) -> Option<Numb
         _ => return None,
     };
     let zone: Tz = zone.unwrap_or("+00:00").parse().ok()?;
-    let parsed = string_to_datetime(&zone, text.trim()).ok()?;
-    let nanoseconds = i128::from(parsed.timestamp()) * 1_000_000_000 + i128::from(parsed.timestamp_subsec_nanos());
+    let nanoseconds = local::read(text, zone)?;
     Some(Number { unscaled: i256::from_i128(nanoseconds), scale: NANOSECOND_SCALE })
+}
+
+/// The length of a literal interval or duration, in seconds.
+fn span_of(constant: &Expr) -> Option<Number> {
+    let Expr::Literal(value, _) = constant else { return None };
+    span::length(value).map(|length| Number { unscaled: i256::from_i128(length), scale: NANOSECOND_SCALE })
 }
 
 /// The time of day of a TIME or string literal, in seconds since midnight.
@@ -199,6 +206,15 @@ fn value(units: i256, data_type: &DataType) -> Option<ScalarValue> {
         DataType::Time32(_) => ScalarValue::Time32Millisecond(Some(wide?.try_into().ok()?)),
         DataType::Time64(TimeUnit::Nanosecond) => ScalarValue::Time64Nanosecond(Some(wide?.try_into().ok()?)),
         DataType::Time64(_) => ScalarValue::Time64Microsecond(Some(wide?.try_into().ok()?)),
+        DataType::Duration(unit) => {
+            let count = Some(wide?.try_into().ok()?);
+            match unit {
+                TimeUnit::Second => ScalarValue::DurationSecond(count),
+                TimeUnit::Millisecond => ScalarValue::DurationMillisecond(count),
+                TimeUnit::Microsecond => ScalarValue::DurationMicrosecond(count),
+                TimeUnit::Nanosecond => ScalarValue::DurationNanosecond(count),
+            }
+        }
         DataType::Timestamp(unit, zone) => {
             let (count, zone) = (Some(wide?.try_into().ok()?), zone.clone());
             match unit {

@@ -27,6 +27,7 @@ use super::{
     parse::{check_stable, parse, to_logical},
     rewrite,
     size::{BYTES_AT_ONCE_MAX, Size},
+    times,
 };
 
 /// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.
@@ -81,7 +82,10 @@ impl Expression {
         let logical = rewrite::exact(logical, &df_schema)
             .and_then(|exact| simplifier.coerce(exact, &df_schema))
             .and_then(|coerced| floats::ordered(coerced, &df_schema))
+            .and_then(|coerced| times::resolved(coerced, &df_schema))
             .and_then(|coerced| simplifier.simplify(coerced))
+            // Simplification makes casts of `arrow_cast`.
+            .and_then(|simple| times::resolved(simple, &df_schema))
             .map_err(|source| failed(&source))?;
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())

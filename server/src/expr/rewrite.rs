@@ -14,12 +14,15 @@ use datafusion_common::{
 };
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
-use super::{compare, numbers, operands};
+use super::{compare, numbers, operands, times};
 
 /// Rewrites an expression from the leaves up.
 pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let settled = numbers::settle(expr)?.transform_up(|node| Ok(Transformed::yes(wide_decimal(node, schema))))?.data;
-    let rewrite = |node| compare::exact(unsigned(widen(node, schema), schema), schema).map(Transformed::yes);
+    let rewrite = |node| {
+        let compared = compare::exact(unsigned(widen(node, schema), schema), schema)?;
+        Ok(Transformed::yes(times::exact(compared, schema)))
+    };
     let rewritten = settled.transform_up(rewrite)?.data;
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }

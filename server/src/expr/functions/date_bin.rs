@@ -15,8 +15,6 @@ use datafusion_functions::datetime;
 
 use super::instant;
 
-const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
-
 /// `date_bin(stride, timestamp or time [, origin])`.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(DateBin { signature: Signature::user_defined(Volatility::Immutable) }))
@@ -45,16 +43,14 @@ impl ScalarUDFImpl for DateBin {
         &self.signature
     }
 
-    /// The stride becomes an interval; timestamps keep their unit; strings and dates become timestamps in nanoseconds.
+    /// The stride becomes an interval; timestamps keep their unit; strings and dates become timestamps.
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>, DataFusionError> {
         let (Some(source), 2..=3) = (arg_types.get(1), arg_types.len()) else {
             return plan_err!("date_bin expects a stride, a timestamp and optionally an origin");
         };
-        let time = |data_type: &DataType| match data_type {
-            DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_) => Ok(data_type.clone()),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Date32 | DataType::Null => {
-                Ok(DataType::Timestamp(TimeUnit::Nanosecond, None))
-            }
+        let time = |data_type: &DataType| match instant::read_as(data_type) {
+            DataType::Date32 | DataType::Date64 | DataType::Null => Ok(instant::READ_AS),
+            moment @ (DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => Ok(moment),
             other => plan_err!("date_bin expects a timestamp or a time, not {other}"),
         };
         let source = time(source)?;
@@ -102,7 +98,7 @@ fn stride_of(stride: &ColumnarValue) -> Result<Option<Stride>, DataFusionError> 
         return Ok(None);
     }
     let IntervalMonthDayNano { months, days, nanoseconds } = array.as_primitive::<IntervalMonthDayNanoType>().value(0);
-    let within_days = i128::from(days) * NANOSECONDS_PER_DAY + i128::from(nanoseconds);
+    let within_days = i128::from(days) * instant::NANOSECONDS_PER_DAY + i128::from(nanoseconds);
     match (months, within_days) {
         (1.., 0) => Ok(Some(Stride::Months(months.into()))),
         (0, 1..) => Ok(Some(Stride::Nanoseconds(within_days))),

@@ -8,23 +8,25 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, FieldRef, Int64Type, TimeUnit},
 };
-use chrono::{
-    DateTime, Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
+use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Offset, Timelike};
+use datafusion_common::{DataFusionError, ScalarValue, exec_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion_common::{DataFusionError, ScalarValue, exec_err};
-use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 use datafusion_functions::datetime;
 
-use super::instant;
+use super::{instant, local};
 
 /// `date_trunc(precision, timestamp or time)`.
 pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(DateTrunc { inner: datetime::date_trunc() }))
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(DateTrunc { signature, inner: datetime::date_trunc() }))
 }
 
 /// DataFusion's function, extended to years outside of its range.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DateTrunc {
+    signature: Signature,
     inner: Arc<ScalarUDF>,
 }
 
@@ -40,7 +42,21 @@ impl ScalarUDFImpl for DateTrunc {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
+    }
+
+    /// Timestamps keep their unit; strings and dates become timestamps.
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>, DataFusionError> {
+        let [precision, source] = arg_types else { return plan_err!("date_trunc expects a unit and a timestamp") };
+        if !precision.is_string() {
+            return plan_err!("the unit of date_trunc must be a string, not {precision}");
+        }
+        let source = match instant::read_as(source) {
+            DataType::Date32 | DataType::Date64 | DataType::Null => instant::READ_AS,
+            moment @ (DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_)) => moment,
+            other => return plan_err!("date_trunc expects a timestamp or a time, not {other}"),
+        };
+        Ok(vec![DataType::Utf8, source])
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType, DataFusionError> {
@@ -98,7 +114,8 @@ fn truncate_each(source: &ColumnarValue, precision: &str) -> Option<Result<Colum
 fn truncate(count: i64, unit: TimeUnit, zone: Tz, precision: &str) -> Result<i64, DataFusionError> {
     let source = instant::date_time(i128::from(count) * instant::nanoseconds(unit))?;
     let local = source.with_timezone(&zone).naive_local();
-    let Some(start) = truncated(local, precision).and_then(|start| at(start, &source, zone)) else {
+    let offset = source.with_timezone(&zone).offset().fix();
+    let Some(start) = truncated(local, precision).and_then(|start| local::resolve(start, zone, Some(offset))) else {
         return exec_err!("date_trunc('{precision}') has no value at {local}");
     };
     instant::count(instant::of(&start), unit)
@@ -120,21 +137,5 @@ fn truncated(local: NaiveDateTime, precision: &str) -> Option<NaiveDateTime> {
         "millisecond" => local.with_nanosecond(time.nanosecond() / 1_000_000 * 1_000_000),
         "microsecond" => local.with_nanosecond(time.nanosecond() / 1_000 * 1_000),
         _ => None,
-    }
-}
-
-/// The instant of a local time, as in DataFusion: of two, the one with the source's offset; in a gap, shifted forward
-/// by the length of the gap.
-fn at(local: NaiveDateTime, source: &DateTime<Utc>, zone: Tz) -> Option<DateTime<Tz>> {
-    let gap = TimeDelta::try_hours(3)?;
-    match zone.from_local_datetime(&local) {
-        chrono::LocalResult::Single(instant) => Some(instant),
-        chrono::LocalResult::Ambiguous(early, late) => {
-            let offset = source.with_timezone(&zone).offset().fix();
-            Some(if early.offset().fix() == offset { early } else { late })
-        }
-        chrono::LocalResult::None => {
-            zone.from_local_datetime(&local.checked_sub_signed(gap)?).single().map(|before| before + gap)
-        }
     }
 }

@@ -1,16 +1,30 @@
-//! Timestamps of any unit as nanoseconds since 1970 in 128 bits, which can hold every value of every unit.
+//! Timestamps and dates as nanoseconds since 1970 in 128 bits, which can hold every value of every unit.
 
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray},
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Int64Array, PrimitiveArray},
+    compute::cast,
     datatypes::{
-        DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        DataType, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
         TimestampSecondType,
     },
 };
 use chrono::{DateTime, Utc};
 use datafusion_common::{DataFusionError, exec_err};
+
+pub(super) const NANOSECONDS_PER_DAY: i128 = 86_400 * 1_000_000_000;
+
+/// The type that a function reads texts as: nanoseconds would end in 2262.
+pub(super) const READ_AS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+/// The type that a function of times converts an argument to: texts are timestamps, others stay as they are.
+pub(super) fn read_as(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => READ_AS,
+        other => other.clone(),
+    }
+}
 
 /// Nanoseconds per unit.
 pub(super) fn nanoseconds(unit: TimeUnit) -> i128 {
@@ -41,6 +55,50 @@ pub(super) fn map(
         DataType::Timestamp(TimeUnit::Nanosecond, _) => typed::<TimestampNanosecondType>(array, each),
         other => exec_err!("expected a timestamp, not {other}"),
     }
+}
+
+/// Nanoseconds per unit of a date, a timestamp, a time of day or a duration.
+pub(super) fn step(data_type: &DataType) -> Result<i128, DataFusionError> {
+    Ok(match data_type {
+        DataType::Date32 => NANOSECONDS_PER_DAY,
+        DataType::Date64 => nanoseconds(TimeUnit::Millisecond),
+        DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) | DataType::Duration(unit) => {
+            nanoseconds(*unit)
+        }
+        other => return exec_err!("expected a date, a time or a duration, not {other}"),
+    })
+}
+
+/// Nanoseconds of each value of an array of such a type.
+pub(super) fn all(array: &dyn Array) -> Result<Vec<Option<i128>>, DataFusionError> {
+    let step = step(array.data_type())?;
+    let counts = cast(&narrow_to_wide(array)?, &DataType::Int64)?;
+    Ok(counts.as_primitive::<Int64Type>().iter().map(|count| count.map(|count| i128::from(count) * step)).collect())
+}
+
+/// A 32-bit type as its 32-bit counts, which a cast can widen.
+fn narrow_to_wide(array: &dyn Array) -> Result<ArrayRef, DataFusionError> {
+    match array.data_type() {
+        DataType::Date32 | DataType::Time32(_) => Ok(cast(array, &DataType::Int32)?),
+        _ => Ok(arrow::array::make_array(array.to_data())),
+    }
+}
+
+/// An array of such a type from nanoseconds, rounded down. A value outside of the range of the type is an error.
+pub(super) fn array(
+    values: impl IntoIterator<Item = Result<Option<i128>, DataFusionError>>,
+    data_type: &DataType,
+) -> Result<ArrayRef, DataFusionError> {
+    let step = step(data_type)?;
+    let count = |nanoseconds: i128| match i64::try_from(nanoseconds.div_euclid(step)) {
+        Ok(count) if *data_type != DataType::Date32 || i32::try_from(count).is_ok() => Ok(count),
+        _ => exec_err!("the instant {nanoseconds} ns since 1970 is outside of the range of {data_type}"),
+    };
+    let counts: Result<Int64Array, DataFusionError> =
+        values.into_iter().map(|value| value?.map(count).transpose()).collect();
+    let counts: ArrayRef = Arc::new(counts?);
+    let counts = if *data_type == DataType::Date32 { cast(&counts, &DataType::Int32)? } else { counts };
+    Ok(cast(&counts, data_type)?)
 }
 
 /// The UTC date and time of an instant.

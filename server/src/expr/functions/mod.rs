@@ -2,10 +2,20 @@
 
 mod array_length;
 mod date_bin;
+mod date_part;
 mod date_trunc;
+pub(super) mod extreme;
+mod formatted;
 mod hash64;
 mod instant;
+pub(super) mod local;
 mod regexp_extract;
+pub(super) mod shift;
+pub(super) mod span;
+mod to_char;
+mod to_timestamp;
+mod to_unixtime;
+pub(super) mod zoned;
 
 use std::{
     collections::HashMap,
@@ -60,11 +70,14 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let own = [
         array_length::function(),
         date_bin::function(),
+        date_part::function(),
         date_trunc::function(),
         hash64::function(),
         regexp_extract::function(),
+        to_char::function(),
+        to_unixtime::function(),
     ];
-    for function in own {
+    for function in own.into_iter().chain(to_timestamp::functions()) {
         for alias in function.aliases() {
             by_name.insert(alias.clone(), Arc::clone(&function));
         }

@@ -2,6 +2,8 @@
 
 mod floats;
 mod hashes;
+mod instants;
+mod spans;
 mod times;
 
 use std::{collections::HashMap, sync::Arc};

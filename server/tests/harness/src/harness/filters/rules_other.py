@@ -91,7 +91,9 @@ def to_timestamp(grammar: Grammar, depth: int) -> Expr | None:
         ]
     )
     part = grammar.column(kind) or grammar.literal(kind)
-    duck = f"($0::HUGEINT * {scale})" if part.column else None
+    # `to_timestamp` counts microseconds, and is null where they do not fit.
+    fits = "abs($0::HUGEINT) <= 9223372036854" if name == "to_timestamp" else "true"
+    duck = f"CASE WHEN {fits} THEN $0::HUGEINT * {scale} END" if part.column else None
     return Expr(f"{name}($0)", "stamp", duck, (part,))
 
 
