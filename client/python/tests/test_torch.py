@@ -154,7 +154,7 @@ def test_a_loader_with_its_own_collate_fn_receives_whole_batches(server: Server)
 
 def test_the_length_is_the_ranks_exact_number_of_steps(server: Server):
     for rank in range(3):
-        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         assert len(data) == len(list(data)) == len(DataLoader(data, batch_size=None))
 
 
@@ -253,16 +253,19 @@ def test_at_the_end_of_an_epoch_every_rank_reports_the_next(server: Server):
     # Ranks of 33, 33 and 34 rows: in batches of 11 the last rank has a step more.
     states = []
     for rank in range(3):
-        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         ids(data)
         states.append(data.state_dict())
-    assert [len(FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=r, world_size=3)) for r in (0, 2)] == [3, 4]
+    assert [
+        len(FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=r, world_size=3, remainder="keep"))
+        for r in (0, 2)
+    ] == [3, 4]
     assert states[0] == states[1] == states[2]
     assert (states[0]["epoch"], states[0]["position"]) == (1, 0)
 
 
 def test_rank_without_remaining_rows_resumes_to_an_empty_epoch(server: Server):
-    data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3)
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3, remainder="keep")
     loop = iter(data)
     for _ in range(3):
         next(loop)
@@ -270,7 +273,7 @@ def test_rank_without_remaining_rows_resumes_to_an_empty_epoch(server: Server):
     del loop
     rests = []
     for rank in range(3):
-        resumed = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        resumed = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         resumed.load_state_dict(state)
         rests.append([batch["id"].tolist() for batch in resumed])
     assert rests == [[], [], [[99]]]
