@@ -95,6 +95,8 @@ def test_a_dataset_takes_another_filter(url: str):
         assert ids(data) == want
         assert len(data) == -(-len(want) // 97)
     assert ids(FlightDataset(url, "ev", val)) == want
+    with fb.connect(url) as client:
+        fitted = client.fit("ev", PLAN)
     first = FlightDataset(url, "ev", fitted, filter="id < 10", batch_size=4)
     batches = iter(first)
     begun = next(batches)["id"].to_pylist()
@@ -124,9 +126,12 @@ def test_a_split_is_readable():
 
 def test_another_filter_keeps_the_training_rows() -> None:
     train, val = fb.Plan(outputs={"x": fb.cols("x").standardize()}).split(val=0.2)
-    narrowed = val.with_filter("x > 0")
-    assert (narrowed.filter, narrowed.training) == ("x > 0", train)
-    assert train.with_filter("x > 0").training is None
+    narrowed = val.and_filter("x > 0")
+    assert (narrowed.filter, narrowed.training) == (f"({val.filter}) AND (x > 0)", train)
+    assert train.and_filter("x > 0").training is None
+    with pytest.warns(UserWarning, match="split by '__row_id'.*and_filter"):
+        replaced = val.with_filter("x > 0")
+    assert (replaced.filter, replaced.training) == ("x > 0", train)
 
 
 def test_replace_keeps_the_training_rows() -> None:
