@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 import forebay as fb
 from forebay.arrays import numbers
@@ -166,6 +167,79 @@ def test_rank_comes_from_the_environment_unless_given(server: Server, monkeypatc
     monkeypatch.setenv("RANK", "two")
     with pytest.raises(ValueError, match="RANK='two'"):
         list(FlightDataset(server.url, "tiny", IDS))
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_half_of_an_environment_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch, kind: Any):
+    for name, value, words in (
+        ("WORLD_SIZE", "4", "WORLD_SIZE=4 is set in the environment, and RANK is not"),
+        ("RANK", "1", "RANK=1 is set in the environment, and WORLD_SIZE is not"),
+    ):
+        with monkeypatch.context() as environment:
+            environment.setenv(name, value)
+            with pytest.raises(ValueError, match=words):
+                len(kind(server.url, "tiny", IDS))
+            assert len(kind(server.url, "tiny", IDS, rank=0, world_size=2, batch_size=10)) == 5
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert len(kind(server.url, "tiny", IDS, batch_size=10)) == 10
+
+
+def test_the_length_follows_ranks_that_become_known(server: Server, monkeypatch: pytest.MonkeyPatch):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=10)
+    assert len(data) == 10
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(data) == 5 == len(list(data))
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}])
+def test_ranks_that_differ_in_steps_are_reported_unless_told(server: Server, kind: Any, options: dict[str, Any]):
+    def steps(rank: int, world_size: int, **more: Any) -> int:
+        data = kind(server.url, "tiny", IDS, rank=rank, world_size=world_size, **options, **more)
+        return len(list(data))
+
+    with pytest.warns(
+        fb.UnevenRanks, match=r"unequal steps of ranks: of 100 rows .* have 4 steps and others 3.*remainder="
+    ):
+        assert [steps(rank, 3, batch_size=11) for rank in range(3)].count(4) == 1
+    for more in ({"batch_size": 11, "remainder": "keep"}, {"batch_size": 11, "remainder": "pad"}, {"batch_size": 20}):
+        # As warnings are errors in tests, there are none.
+        assert steps(0, 3, **more) > 0
+
+
+def test_a_report_of_unequal_steps_may_be_an_error(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, rank=0, world_size=3, batch_size=11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fb.UnevenRanks)
+        with pytest.raises(fb.UnevenRanks):
+            len(data)
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_an_epoch_without_a_step_is_reported(server: Server, kind: Any):
+    with pytest.warns(fb.EmptyEpoch, match="no steps: no row passes the filter"):
+        assert list(kind(server.url, "tiny", IDS, filter="id < 0")) == []
+    with pytest.warns(fb.EmptyEpoch, match="remainder drop too few for a whole batch on every rank"):
+        assert list(kind(server.url, "tiny", IDS, batch_size=101, remainder="drop")) == []
+
+
+class Doubled(IterableDataset[Any]):
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __iter__(self) -> Any:
+        for batch in self.data:
+            yield {"id": batch["id"] * 2}
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_rejects_a_loader_that_would_stack_batches_of_a_wrapper(server: Server, kind: Any):
+    data = kind(server.url, "tiny", IDS, batch_size=10)
+    with pytest.raises(ValueError, match=r"yields whole batches.*DataLoader\(data, batch_size=None\)"):
+        next(iter(DataLoader(Doubled(data), batch_size=8)))
+    assert len(list(DataLoader(Doubled(data), batch_size=None))) == 10
+    assert [len(pair) for pair in DataLoader(Doubled(data), batch_size=2, collate_fn=list)] == [2] * 5
 
 
 def test_rank_comes_from_torch_distributed_before_the_environment(

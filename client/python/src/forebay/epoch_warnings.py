@@ -30,8 +30,11 @@ class EpochWarnings:
         """Warn of this epoch if necessary."""
         fewest, most = steps_of_ranks(info.rows, world_size, batch_size)
         if info.steps == 0:
-            rows = f"{info.rows} rows, too few for a whole batch on every rank" if info.rows else "no rows"
-            self._warn(EmptyEpoch, f"the epoch has no steps: {rows} pass the filter and the sample")
+            self._warn(
+                EmptyEpoch,
+                "the epoch has no steps: no row passes the filter and the sample, or with remainder drop too few for a "
+                "whole batch on every rank",
+            )
         elif not self._is_told and info.steps == most and fewest < most:
             self._warn(
                 UnevenRanks,
