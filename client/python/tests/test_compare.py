@@ -18,7 +18,7 @@ import pytest
 import forebay as fb
 from forebay.comparison import comparing, pairing
 from forebay.comparison.ulps import UNMEASURABLE, distances
-from harness.serving import Server
+from harness.serving import Serve, Server
 
 ROWS = 300
 VECTOR = pa.struct(
@@ -441,3 +441,24 @@ def test_a_dataset_must_be_named_if_there_are_several(tmp_path: Path):
     with pytest.raises(ValueError, match="dataset: the server has 2, pass one of one, two"):
         fb.compare(plan, folder, url=url)
     assert fb.compare(plan, folder, url=url, dataset="two")
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+def test_ids_beyond_2_53_equal_those_in_decimals(serve: Serve, tmp_path: Path, kind: pa.DataType):
+    ids = [(1 << 53) + at for at in range(50)] + [5, None]
+    (tmp_path / "ids").mkdir()
+    pq.write_table(pa.table({"id": pa.array(ids, kind)}), tmp_path / "ids/a.parquet")
+    plan = fb.Plan(outputs={"id": fb.cols("id").as_stored()})
+    with fb.connect(serve({"ids": tmp_path / "ids"}).url) as client:
+        decimals = pa.array([None if one is None else Decimal(one) for one in ids], pa.decimal128(20, 0))
+        for by in (None, ["id"]):
+            options = {} if by is None else {"by": by}
+            same = shards(tmp_path / f"same {by}", {"id": decimals})
+            assert fb.compare(plan, same, dataset="ids", url=client, **options)
+        # A double holds neither of the two.
+        moved = pa.array(
+            [Decimal((1 << 53) + 2) if one == (1 << 53) + 1 else one for one in decimals.to_pylist()],
+            pa.decimal128(20, 0),
+        )
+        found = fb.compare(plan, shards(tmp_path / "moved", {"id": moved}), dataset="ids", url=client)
+        assert only(found).rows_differ == 1

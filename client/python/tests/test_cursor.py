@@ -241,7 +241,7 @@ SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 5, "window_rows": 4}
 
 def test_shuffled_cursor_resumes_at_any_world_size_that_divides_the_lanes(server: Server):
     def ranks(world_size: int, batch_size: int) -> list[FlightDataset]:
-        options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, **SHUFFLED}
+        options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, "remainder": "keep", **SHUFFLED}
         return [FlightDataset(server.url, "tiny", IDS, rank=rank, lanes=8, **options) for rank in range(world_size)]
 
     taken: list[int] = []

@@ -128,7 +128,7 @@ def taken_state(data: FlightDataset, steps: int) -> dict[str, Any]:
 
 def test_ranks_of_different_length_finish_the_same_epoch(make: Make):
     # 33, 33 and 34 rows: rank 2 has a step more than the others.
-    ranks = [make(batch_size=11, rank=rank, world_size=3, shuffle=False) for rank in range(3)]
+    ranks = [make(batch_size=11, rank=rank, world_size=3, shuffle=False, remainder="keep") for rank in range(3)]
     assert [len(data) for data in ranks] == [3, 3, 4]
     for steps in (3, None):
         for data in ranks:
@@ -278,3 +278,51 @@ def test_an_epoch_ended_by_close_is_not_finished(make: Make, orders: list[list[i
     assert list(loop) == []
     assert data.epoch == 0
     assert ids(data) == orders[0]
+
+
+@pytest.mark.parametrize("keeps_iterator", [False, True])
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_a_sample_within_the_loop_leaves_its_epoch_and_position(
+    server: Server, orders: list[list[int]], kind: Any, keeps_iterator: bool
+):
+    data = kind(server.url, "tiny", IDS, batch_size=BATCH_SIZE, shuffle=True, seed=5)
+    samples: list[Any] = []
+    for epoch in range(3):
+        seen: list[int] = []
+        for step, batch in enumerate(data):
+            seen += ids([batch])
+            if step == STEPS - 1:
+                break
+            sample = iter(data)
+            assert ids([next(sample)]) == orders[epoch][:BATCH_SIZE]
+            samples = [sample] if keeps_iterator else []
+            del sample
+            if not keeps_iterator:
+                assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (epoch, len(seen))
+        assert seen == orders[epoch]
+        assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (epoch + 1, 0)
+    assert len(samples) == keeps_iterator
+
+
+def test_a_sample_of_the_next_epoch_at_the_last_step(make: Make, orders: list[list[int]]):
+    data = make()
+    for epoch in range(3):
+        seen: list[int] = []
+        for batch in data:
+            seen += ids([batch])
+            if len(seen) == ROWS:
+                assert ids([next(iter(data))]) == orders[epoch + 1][:BATCH_SIZE]
+        assert seen == orders[epoch]
+        assert data.next_epoch == epoch + 1
+
+
+def test_an_iterator_left_open_before_the_loop_does_not_hold_the_epoch(make: Make, orders: list[list[int]]):
+    data = make()
+    left = iter(data)
+    next(left)
+    assert [ids(data) for _ in range(3)] == orders[:3]
+    for step, _ in enumerate(data):
+        if step == 3:
+            break
+    assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (3, 4 * BATCH_SIZE)
+    assert left is not None

@@ -8,6 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from harness.repository import package_environment
 from harness.serving import Server
 
@@ -246,3 +248,50 @@ def look():
 print({in_child(look) for _ in range(3)}, len(list(other.list_flights())))
 """
     assert run(script, server) == "{3} 2"
+
+
+AFTER_A_FAILURE = """
+from multiprocessing import active_children
+kept = []
+if "connection" in sys.argv[2]:
+    try:
+        fb.connect("grpc://127.0.0.1:1", retry_seconds=0)
+    except fb.Unavailable as error:
+        kept.append(error)
+if "address" in sys.argv[2]:
+    try:
+        fb.connect("grpc+nothing://127.0.0.1:1", retry_seconds=0)
+    except Exception as error:
+        kept.append(error)
+if "call" in sys.argv[2]:
+    with fb.connect(url) as client:
+        for call in (
+            lambda: list(client.stream("gone", plan)),
+            lambda: client.schema("gone"),
+            lambda: client.fit("gone", plan),
+            lambda: client.head("gone"),
+            lambda: list(client.stream("tiny", fb.Plan(outputs={"gappy": fb.cols("gappy")}))),
+            lambda: client.take("tiny", plan, row_ids=[10**9]),
+            lambda: client.exchange(fb.Plan(outputs={"x": fb.cols("x")}))({"y": [1.0]}),
+        ):
+            try:
+                call()
+            except fb.ForebayError as error:
+                kept.append(error)
+        assert len(kept) >= 7, kept
+if "forgotten" in sys.argv[2]:
+    kept.clear()
+print(len(ids(workers())))
+"""
+
+
+@pytest.mark.parametrize("failure", ["connection", "connection forgotten", "address", "call", "call forgotten"])
+def test_an_earlier_failure_does_not_reach_a_fork(server: Server, failure: str):
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + AFTER_A_FAILURE, server.url, failure],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=package_environment(),
+    )
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["100"]), done.stdout + done.stderr

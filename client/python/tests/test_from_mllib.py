@@ -453,3 +453,34 @@ def test_other_versions_and_unknown_defaults_are_reported(tmp_path: Path):
     assert lines[0] == "the model is of Spark 3.4.1; 3.5 and 4.1 are tested: compare the results"
     assert "VectorAssembler_1: parameter blockSize is unknown, and its default is 64" in lines
     assert not any("are tested" in line for line in fb.from_mllib(DATA / "skips/model").differences)
+
+
+@pytest.mark.parametrize(
+    ("expr", "words"),
+    [
+        ("hour(ts)", "spark.sql.session.timeZone"),
+        ("dayofweek(ts)", "spark.sql.session.timeZone"),
+        ("CAST(ts AS date)", "spark.sql.session.timeZone"),
+        ("CAST(ts AS string)", "spark.sql.session.timeZone"),
+        ("datediff(ts, ts)", "spark.sql.session.timeZone"),
+        ("pow(x, -1)", "zero to a negative power is an error here, and Infinity in Spark"),
+        ("x + 1", None),
+    ],
+)
+def test_what_depends_on_the_session_of_spark_is_listed(tmp_path: Path, expr: str, words: str | None):
+    described = {
+        "class": "org.apache.spark.ml.feature.SQLTransformer",
+        "timestamp": 1,
+        "sparkVersion": "4.1.4",
+        "uid": "SQLTransformer_1",
+        "paramMap": {"statement": f"SELECT *, {expr} AS h FROM __THIS__"},
+        "defaultParamMap": {},
+    }
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata/part-00000").write_text(json.dumps(described))
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("x", pa.float64())])
+    lines = fb.from_mllib(tmp_path, outputs=["h"], schema=schema).differences
+    if words is None:
+        assert lines == ()
+    else:
+        assert any(words in line for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from sklearn.preprocessing import (
 )
 
 import forebay as fb
+from harness.serving import Serve
 
 Doubles = npt.NDArray[np.float64]
 
@@ -421,3 +423,23 @@ def test_what_differs_is_listed(client: fb.Client, frame: pd.DataFrame):
     exact = fb.from_sklearn(MaxAbsScaler().fit(frame[["count"]]), dtype="FLOAT64", schema=client.schema("rows"))
     assert exact.differences == ()
     assert "no differences from scikit-learn" in repr(exact)
+
+
+@pytest.mark.parametrize("missing", [np.nan, -5])
+def test_none_is_a_category_of_an_encoder(tmp_path: Path, serve: Serve, missing: float):
+    pq.write_table(pa.table({"flag": [True, None, False, True]}), tmp_path / "a.parquet")
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=missing)
+    with fb.connect(serve({"t": tmp_path}).url) as client:
+        frame = client.table("t").read().to_pandas()
+        fitted = ColumnTransformer([("o", encoder, ["flag"])]).fit(frame)
+        made = fb.from_sklearn(fitted, dtype="FLOAT64", schema=client.schema("t"))
+        found = next(client.stream("t", made.plan))["features"]
+    assert np.array_equal(np.ravel(found), np.ravel(fitted.transform(frame)).astype(float), equal_nan=True)
+
+
+def test_an_imputer_that_keeps_none_is_listed(tmp_path: Path):
+    frame = pd.DataFrame({"flag": np.array([True, None, False], object)})
+    imputed = make_pipeline(SimpleImputer(strategy="constant", fill_value=0), OrdinalEncoder())
+    fitted = ColumnTransformer([("o", imputed, ["flag"])]).fit(frame)
+    made = fb.from_sklearn(fitted, schema=pa.schema([("flag", pa.bool_())]))
+    assert any("None in column 'flag' is a value for scikit-learn" in line for line in made.differences)

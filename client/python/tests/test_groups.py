@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
@@ -138,3 +140,31 @@ def test_wrong_arguments_are_refused(client: fb.Client):
     other = fb.Cursor(0, 16, 1, snapshot="0" * 32)
     with pytest.raises(fb.SnapshotChanged, match="the groups are of"):
         group.open(cursor=other)
+
+
+def test_keys_that_a_double_does_not_hold_are_text_in_json(serve: Serve, tmp_path: Path):
+    large = [-(2**63), -(2**53) - 1, -(2**53), 7, 2**53, 2**53 + 1, 2**63 - 1]
+    unsigned = [0, 1, 2, 3, 2**53, 2**53 + 1, 2**64 - 1]
+    # The names of columns are part of the message, too.
+    columns = {'"integer":9007199254740993': large, "unsigned": pa.array(unsigned, pa.uint64())}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    url = serve({"t": tmp_path}).url
+    plan = fb.Plan(outputs={"x": fb.cols("unsigned").as_stored()})
+    with fb.connect(url) as client:
+        for by, keys in columns.items():
+            field = "unsigned" if by == "unsigned" else "integer"
+            keys = unsigned if by == "unsigned" else large
+            assert [group.key for group in client.groups("t", plan, by=by)] == sorted(keys)
+            assert [
+                sum(batch.data.num_rows for batch in batches) for _, batches in client.groups("t", plan, by=by)
+            ] == [1] * 7
+            raw = fl.connect(url)
+            request = {"dataset": "t", "plan": plan.to_dict(), "group_by": by}
+            info = raw.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(request).encode()))
+            # A client of JavaScript reads every number as a double.
+            read = [json.loads(one.app_metadata, parse_int=float)["group"] for one in info.endpoints]
+            for group, key in zip(read, sorted(keys), strict=True):
+                assert group == {field: str(key) if abs(key) > 2**53 else float(key)}
+                sent = {**request, "group": group if isinstance(group[field], str) else {field: int(group[field])}}
+                one = raw.get_flight_info(fl.FlightDescriptor.for_command(json.dumps(sent).encode()))
+                assert one.total_records == 1

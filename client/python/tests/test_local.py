@@ -215,3 +215,54 @@ def test_server_ends_with_its_parent_process(tiny_folder: Path, end: str):
         wait_for_end(int(pid))
         # A killed process leaves its temporary directory, as any does.
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_lists_of_files_and_tables_have_absolute_paths(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = sorted(tiny_folder.rglob("*.parquet"))
+    (tmp_path / "list.txt").write_text("".join(f"{file}\n" for file in files))
+    monkeypatch.chdir(tmp_path)
+    with fb.connect(fb.local(tiny="@list.txt")) as client:
+        assert client.datasets()["tiny"].files == len(files)
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{tmp_path}/gone.txt")):
+        fb.local(tiny="@gone.txt")
+    with pytest.raises(FileNotFoundError, match=re.escape(f"there is no file or directory {tmp_path}/gone")):
+        fb.local(tiny="delta+gone@version=3")
+
+
+def test_a_folder_of_several_splits_is_reported(tiny_folder: Path, tmp_path: Path):
+    file = next(iter(tiny_folder.rglob("*.parquet")))
+    for name in ("hub/data/train-00000-of-00001.parquet", "hub/data/test-00000-of-00001.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, tmp_path / name)
+    with pytest.warns(UserWarning, match="splits test and train, which one dataset mixes: name each one") as seen:
+        fb.local(hub=tmp_path / "hub")
+    named = re.search(r"test='([^']+)'", str(seen[0].message))
+    assert named is not None
+    with fb.connect(fb.local(test=named[1])) as client:
+        assert client.datasets()["test"].files == 1
+
+
+def test_an_interrupt_of_the_process_group_leaves_the_server_running(tiny_folder: Path):
+    script = f"""
+import os, signal, sys
+import forebay as fb
+from forebay import private_server
+signal.signal(signal.SIGINT, lambda *_: None)
+url = fb.local(tiny={str(tiny_folder)!r})
+os.killpg(0, signal.SIGINT)
+(server,) = private_server._servers.values()
+assert not server.ends_within(1), server.exit_report()
+with fb.connect(url) as client:
+    print(client.datasets()["tiny"].rows)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["100"]), done.stderr

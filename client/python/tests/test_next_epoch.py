@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
 from forebay.reading import NextEpoch
@@ -189,6 +190,37 @@ def test_workers_yield_all_epochs(make: Make, orders: list[list[int]], persisten
     assert data.epoch == 2
     data.set_epoch(1)
     assert ids(loader) == orders[1]
+
+
+def places(state: Any) -> list[dict[str, Any]]:
+    """All cursors anywhere in a state."""
+    if not isinstance(state, dict):
+        return []
+    if "position" in state and "plan_id" in state:
+        return [state]
+    return [place for value in state.values() for place in places(value)]
+
+
+def place(cursor: dict[str, Any]) -> tuple[int, int]:
+    return cursor["epoch"], cursor["position"]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+def test_every_state_of_a_worker_that_yields_all_epochs(make: Make, orders: list[list[int]]):
+    data = make(epochs=3)
+    expected = [place(data.state_dict()) for _ in iter(data)]
+    loader = StatefulDataLoader(
+        make(epochs=3), batch_size=None, num_workers=1, multiprocessing_context="forkserver", prefetch_factor=4
+    )
+    states = []
+    for _ in loader:
+        states.append(loader.state_dict())
+    assert [[place(cursor) for cursor in places(state)] for state in states] == [[one] for one in expected]
+    whole = [*orders[0], *orders[1], *orders[2]]
+    for steps in (STEPS, STEPS + 2):
+        again = StatefulDataLoader(make(epochs=3), batch_size=None, num_workers=1, multiprocessing_context="forkserver")
+        again.load_state_dict(states[steps - 1])
+        assert ids(again) == whole[ROWS + BATCH_SIZE * (steps - STEPS) :]
 
 
 def test_epochs_is_checked(make: Make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,24 @@ def test_rejects_invalid_json_with_its_field_path(op: dict[str, Any], words: str
     with pytest.raises((TypeError, ValueError), match=words) as caught:
         fb.Plan.from_dict(plan)
     assert f"outputs[0].parts[0].ops[0].{next(iter(op))}" in str(caught.value)
+
+
+@pytest.mark.parametrize("op", ["first_n", "pad"])
+def test_a_negative_length_says_that_lists_are_cut_from_the_start(op: str):
+    with pytest.raises(ValueError, match=f"{op}: n must be at least 1, not -4: it counts from the start.*map_batches"):
+        getattr(fb.cols("history"), op)(-4)
+
+
+def test_a_path_to_a_tokenizer_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "tokenizer.json"
+    file.write_text('{"model": {}}', encoding="utf-8")
+    inline = fb.cols("text").tokenize(file)
+    assert fb.cols("text").tokenize(str(file)) == inline
+    monkeypatch.chdir(tmp_path)
+    assert fb.cols("text").tokenize("tokenizer.json") == inline
+    assert fb.cols("text").tokenize("gpt2.json").to_dict() == fb.cols("text").tokenize("gpt2.json").to_dict()
+    assert fb.cols("text").tokenize("gpt2.json").to_dict()["ops"][0]["tokenize"]["tokenizer"] == "gpt2.json"
+    with pytest.raises(FileNotFoundError, match="no file .*gone/tokenizer.json"):
+        fb.cols("text").tokenize("gone/tokenizer.json")
+    with pytest.raises(IsADirectoryError, match="pass the path of its tokenizer.json"):
+        fb.cols("text").tokenize(f"{tmp_path}/")

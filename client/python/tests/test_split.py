@@ -13,6 +13,7 @@ import pytest
 import forebay as fb
 from forebay.plan_digest import plan_digest
 from forebay.torch import FlightDataset
+from harness.serving import Serve
 
 ROWS = 5003
 
@@ -95,6 +96,8 @@ def test_a_dataset_takes_another_filter(url: str):
         assert ids(data) == want
         assert len(data) == -(-len(want) // 97)
     assert ids(FlightDataset(url, "ev", val)) == want
+    with fb.connect(url) as client:
+        fitted = client.fit("ev", PLAN)
     first = FlightDataset(url, "ev", fitted, filter="id < 10", batch_size=4)
     batches = iter(first)
     begun = next(batches)["id"].to_pylist()
@@ -124,9 +127,12 @@ def test_a_split_is_readable():
 
 def test_another_filter_keeps_the_training_rows() -> None:
     train, val = fb.Plan(outputs={"x": fb.cols("x").standardize()}).split(val=0.2)
-    narrowed = val.with_filter("x > 0")
-    assert (narrowed.filter, narrowed.training) == ("x > 0", train)
-    assert train.with_filter("x > 0").training is None
+    narrowed = val.and_filter("x > 0")
+    assert (narrowed.filter, narrowed.training) == (f"({val.filter}) AND (x > 0)", train)
+    assert train.and_filter("x > 0").training is None
+    with pytest.warns(UserWarning, match="split by '__row_id'.*and_filter"):
+        replaced = val.with_filter("x > 0")
+    assert (replaced.filter, replaced.training) == ("x > 0", train)
 
 
 def test_replace_keeps_the_training_rows() -> None:
@@ -148,3 +154,37 @@ def test_new_outputs_of_a_validation_plan_are_fitted_to_the_training_rows(url: s
     with fb.connect(url) as client:
         learned = client.fit("ev", replace(train, outputs=outputs)).plan.outputs
         assert client.fit("ev", replace(val, outputs=outputs)).plan.outputs == learned
+
+
+def test_a_split_by_times_is_reported_once(serve: Serve, tmp_path: Path) -> None:
+    times = pa.array(range(1000), pa.timestamp("s"))
+    columns = {"ts": times, "day": times.cast(pa.date64()), "user": pa.array(range(1000))}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    plan = fb.Plan(outputs={"user": fb.output(fb.cols("user"), dtype="int64")})
+    with fb.connect(serve({"t": tmp_path}).url) as client:
+        for by in ("ts", "day"):
+            train, val = plan.split(by=by)
+            with pytest.warns(UserWarning, match=f"the split by '{by}' .* lie between training rows.*plan.and_filter"):
+                client.stream("t", train).close()
+            client.stream("t", val).close()
+        client.stream("t", plan.split(by="user")[0]).close()
+        first = client.stream("t", plan.and_filter("ts < '1970-01-01T00:10:00'"), batch_size=1000)
+        last = client.stream("t", plan.and_filter("ts >= '1970-01-01T00:10:00'"), batch_size=1000)
+        assert next(first)["user"].tolist() == list(range(600))
+        assert next(last)["user"].tolist() == list(range(600, 1000))
+
+
+def test_filters_are_composed_and_removed(url: str) -> None:
+    train, _ = PLAN.split(by="user id", val=0.2)
+    with fb.connect(url) as client:
+        fitted = client.fit("ev", train)
+    narrowed = fitted.and_filter("id < 500")
+    assert narrowed.plan.filter == f"({train.filter}) AND (id < 500)"
+    assert ids(FlightDataset(url, "ev", narrowed)) == [row for row in rows_of(url, fitted) if row < 500]
+    assert fitted.and_filter(" ") is fitted
+    with pytest.warns(UserWarning, match="split by 'user id'"):
+        everything = fitted.with_filter(None)
+    assert everything.plan.filter == ""
+    assert everything == everything.with_filter("")
+    with pytest.raises(TypeError, match="with_filter: filter must be a string"):
+        fitted.with_filter(3)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 import forebay as fb
 from forebay.arrays import numbers
@@ -154,7 +155,7 @@ def test_a_loader_with_its_own_collate_fn_receives_whole_batches(server: Server)
 
 def test_the_length_is_the_ranks_exact_number_of_steps(server: Server):
     for rank in range(3):
-        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         assert len(data) == len(list(data)) == len(DataLoader(data, batch_size=None))
 
 
@@ -166,6 +167,79 @@ def test_rank_comes_from_the_environment_unless_given(server: Server, monkeypatc
     monkeypatch.setenv("RANK", "two")
     with pytest.raises(ValueError, match="RANK='two'"):
         list(FlightDataset(server.url, "tiny", IDS))
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_half_of_an_environment_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch, kind: Any):
+    for name, value, words in (
+        ("WORLD_SIZE", "4", "WORLD_SIZE=4 is set in the environment, and RANK is not"),
+        ("RANK", "1", "RANK=1 is set in the environment, and WORLD_SIZE is not"),
+    ):
+        with monkeypatch.context() as environment:
+            environment.setenv(name, value)
+            with pytest.raises(ValueError, match=words):
+                len(kind(server.url, "tiny", IDS))
+            assert len(kind(server.url, "tiny", IDS, rank=0, world_size=2, batch_size=10)) == 5
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert len(kind(server.url, "tiny", IDS, batch_size=10)) == 10
+
+
+def test_the_length_follows_ranks_that_become_known(server: Server, monkeypatch: pytest.MonkeyPatch):
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=10)
+    assert len(data) == 10
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(data) == 5 == len(list(data))
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}])
+def test_ranks_that_differ_in_steps_are_reported_unless_told(server: Server, kind: Any, options: dict[str, Any]):
+    def steps(rank: int, world_size: int, **more: Any) -> int:
+        data = kind(server.url, "tiny", IDS, rank=rank, world_size=world_size, **options, **more)
+        return len(list(data))
+
+    with pytest.warns(
+        fb.UnevenRanks, match=r"unequal steps of ranks: of 100 rows .* have 4 steps and others 3.*remainder="
+    ):
+        assert [steps(rank, 3, batch_size=11) for rank in range(3)].count(4) == 1
+    for more in ({"batch_size": 11, "remainder": "keep"}, {"batch_size": 11, "remainder": "pad"}, {"batch_size": 20}):
+        # As warnings are errors in tests, there are none.
+        assert steps(0, 3, **more) > 0
+
+
+def test_a_report_of_unequal_steps_may_be_an_error(server: Server):
+    data = FlightDataset(server.url, "tiny", IDS, rank=0, world_size=3, batch_size=11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fb.UnevenRanks)
+        with pytest.raises(fb.UnevenRanks):
+            len(data)
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_an_epoch_without_a_step_is_reported(server: Server, kind: Any):
+    with pytest.warns(fb.EmptyEpoch, match="no steps: no row passes the filter"):
+        assert list(kind(server.url, "tiny", IDS, filter="id < 0")) == []
+    with pytest.warns(fb.EmptyEpoch, match="remainder drop too few for a whole batch on every rank"):
+        assert list(kind(server.url, "tiny", IDS, batch_size=101, remainder="drop")) == []
+
+
+class Doubled(IterableDataset[Any]):
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __iter__(self) -> Any:
+        for batch in self.data:
+            yield {"id": batch["id"] * 2}
+
+
+@pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
+def test_rejects_a_loader_that_would_stack_batches_of_a_wrapper(server: Server, kind: Any):
+    data = kind(server.url, "tiny", IDS, batch_size=10)
+    with pytest.raises(ValueError, match=r"yields whole batches.*DataLoader\(data, batch_size=None\)"):
+        next(iter(DataLoader(Doubled(data), batch_size=8)))
+    assert len(list(DataLoader(Doubled(data), batch_size=None))) == 10
+    assert [len(pair) for pair in DataLoader(Doubled(data), batch_size=2, collate_fn=list)] == [2] * 5
 
 
 def test_rank_comes_from_torch_distributed_before_the_environment(
@@ -253,16 +327,19 @@ def test_at_the_end_of_an_epoch_every_rank_reports_the_next(server: Server):
     # Ranks of 33, 33 and 34 rows: in batches of 11 the last rank has a step more.
     states = []
     for rank in range(3):
-        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         ids(data)
         states.append(data.state_dict())
-    assert [len(FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=r, world_size=3)) for r in (0, 2)] == [3, 4]
+    assert [
+        len(FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=r, world_size=3, remainder="keep"))
+        for r in (0, 2)
+    ] == [3, 4]
     assert states[0] == states[1] == states[2]
     assert (states[0]["epoch"], states[0]["position"]) == (1, 0)
 
 
 def test_rank_without_remaining_rows_resumes_to_an_empty_epoch(server: Server):
-    data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3)
+    data = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=2, world_size=3, remainder="keep")
     loop = iter(data)
     for _ in range(3):
         next(loop)
@@ -270,7 +347,7 @@ def test_rank_without_remaining_rows_resumes_to_an_empty_epoch(server: Server):
     del loop
     rests = []
     for rank in range(3):
-        resumed = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3)
+        resumed = FlightDataset(server.url, "tiny", IDS, batch_size=11, rank=rank, world_size=3, remainder="keep")
         resumed.load_state_dict(state)
         rests.append([batch["id"].tolist() for batch in resumed])
     assert rests == [[], [], [[99]]]

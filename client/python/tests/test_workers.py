@@ -261,6 +261,38 @@ def test_flight_loader_is_a_data_loader_with_a_position(server: Server):
         FlightLoader(data, batch_size=4)
 
 
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"collate_fn": dict}], ids=str)
+def test_flight_loader_has_the_position_of_the_loop_with_workers_too(server: Server, options: dict[str, Any]):
+    def made(**more: Any) -> FlightLoader:
+        data = FlightDataset(server.url, "tiny", IDS, batch_size=9, epoch=2)
+        return FlightLoader(data, **more)
+
+    def place(loader: FlightLoader) -> tuple[int, int]:
+        state = loader.state_dict()
+        return state["epoch"], state["position"]
+
+    workers = {"num_workers": 2, "multiprocessing_context": "forkserver", **options}
+    alone, loader = made(), made(**workers)
+    assert place(loader) == (2, 0)
+    for _ in range(2):
+        for batch, other in zip(loader, alone, strict=True):
+            assert batch["id"].tolist() == other["id"].tolist()
+            assert loader.state_dict() == alone.state_dict()
+        assert place(loader) == place(alone)
+    # A loop that was left early starts its epoch again.
+    next(iter(loader))
+    assert place(loader) == (4, 9)
+    iter(loader)
+    assert place(loader) == (4, 0)
+    loader.set_epoch(7)
+    assert place(loader) == (7, 0)
+    loop = iter(alone)
+    taken = ids(next(loop) for _ in range(3))
+    loader.load_state_dict(alone.state_dict())
+    assert loader.state_dict() == alone.state_dict()
+    assert taken + ids(loader) == list(range(ROWS))
+
+
 LIGHTNING_RESUMED = """
 import lightning
 folder = sys.argv[2]
@@ -288,7 +320,7 @@ def trainer():
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )
 
-loader = FlightLoader(FlightDataset(url, "tiny", plan, batch_size=8))
+loader = FlightLoader(FlightDataset(url, "tiny", plan, batch_size=8), num_workers=int(sys.argv[3]))
 if os.path.exists(folder + "/place.ckpt"):
     model = Model(10**9)
     trainer().fit(model, loader, ckpt_path=folder + "/place.ckpt")
@@ -298,8 +330,9 @@ else:
 """
 
 
-def test_lightning_checkpoints_keep_the_position(server: Server, tmp_path: Path):
-    (taken,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path))
-    (rest,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path))
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_lightning_checkpoints_keep_the_position(server: Server, tmp_path: Path, workers: str):
+    (taken,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path), workers)
+    (rest,) = run(LIGHTNING_RESUMED, server.url, str(tmp_path), workers)
     assert taken == list(range(40))
     assert taken + rest == list(range(ROWS))

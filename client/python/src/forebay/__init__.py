@@ -17,6 +17,7 @@ from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
 from .description import ColumnDescription, DatasetDescription
+from .epoch_warnings import EmptyEpoch, UnevenRanks
 from .errors import (
     BrokenStream,
     Cancelled,
@@ -92,6 +93,7 @@ __all__ = [
     "DatasetDescription",
     "DatasetInfo",
     "DeadlineExceeded",
+    "EmptyEpoch",
     "Exchange",
     "Explain",
     "FailedPrecondition",
@@ -137,6 +139,7 @@ __all__ = [
     "Translation",
     "Unauthenticated",
     "Unavailable",
+    "UnevenRanks",
     "Unimplemented",
     "UntranslatableStage",
     "ValueDifference",

@@ -23,6 +23,7 @@ from .plan import Plan
 from .prefetch import Prefetch
 from .rank_epochs import RankEpochs, rank_streams
 from .ring import SLOTS_BESIDES_PREFETCH
+from .stacking import refuse_stacking
 from .stream import Batch
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class RankDataset(Iterable[T], ABC, Generic[T]):
 
     Rank and world size default to RANK and WORLD_SIZE of the environment, else to 0 of 1. Connects, fits the plan if
     necessary and reads the schema now, so the server's errors are raised here. `close` it, or use it in a ``with``
-    block.
+    block. A pickled one connects again.
     """
 
     reads_ahead: ClassVar[bool] = False
@@ -125,6 +126,7 @@ class RankDataset(Iterable[T], ABC, Generic[T]):
 
     def __iter__(self) -> Elements[T]:
         """Return an iterator over the epoch; its first batch opens the stream, and dropping it ends the stream."""
+        refuse_stacking(type(self).__name__)
         return Elements(self._begin)
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ Imports no torch, and starts no process or thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -65,7 +66,10 @@ def connect(
 
 
 class Client(Streaming):
-    """A connection to a service, made by `connect`. Close it, or use it in a ``with`` block."""
+    """A connection to a service, made by `connect`. Close it, or use it in a ``with`` block.
+
+    A pickled client, such as that of a DataLoader's worker, makes its own connection. Forked processes do, too.
+    """
 
     def __repr__(self) -> str:
         others = len(self._urls) - 1
@@ -95,7 +99,7 @@ class Client(Streaming):
         def send(full_request: Json) -> Replay:
             def act(connection: Connection) -> Replay:
                 results = connection.act("replay", {"stream": full_request, "rank": rank, "step": step})
-                return read_replay(results, lambda: Connection(connection.url, self._credentials))
+                return read_replay(results, partial(Connection, connection.url, self._credentials))
 
             return self._on_any(act)
 

@@ -305,13 +305,16 @@ class Columns:
         return self._then(_ops.PositiveMod(whole_number("positive_mod: modulus", modulus, least=1, most=INT64_MAX)))
 
     def first_n(self, n: int, *, value: float | None = None) -> Columns:
-        """Keep the first `n` elements of a list; with `value`, pad shorter lists and return n columns."""
-        count = whole_number("first_n: n", n, least=1, most=PAD_MAX)
+        """Keep the first `n` elements of a list; with `value`, pad shorter lists and return n columns.
+
+        No op keeps the last elements, such as the newest of a history that is stored oldest first.
+        """
+        count = _count_from_start("first_n", n)
         return self._then(_ops.FirstN(count, None if value is None else fill_value("first_n: value", value)))
 
     def pad(self, n: int, value: float = 0.0) -> Columns:
-        """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones."""
-        return self._then(_ops.Pad(whole_number("pad: n", n, least=1, most=PAD_MAX), fill_value("pad: value", value)))
+        """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones, both at the end."""
+        return self._then(_ops.Pad(_count_from_start("pad", n), fill_value("pad: value", value)))
 
     def bytes(self, n: int) -> Columns:
         """Convert a value of exactly `n` bytes, such as the pixels of an image, to `n` columns of 0 to 255.
@@ -474,6 +477,16 @@ class Columns:
         if self.stored:
             raise ValueError(f"{op.name} after as_stored: a column passed through unchanged has no other ops")
         return replace(self, ops=(*self.ops, op))
+
+
+def _count_from_start(op: str, n: object) -> int:
+    """Return the number of elements that an op keeps."""
+    if isinstance(n, (int, np.integer)) and int(cast(int, n)) < 0:
+        raise ValueError(
+            f"{op}: n must be at least 1, not {n}: it counts from the start of a list, and no op keeps the last "
+            "elements; store lists with the newest element first, or output whole lists and cut them in map_batches"
+        )
+    return whole_number(f"{op}: n", cast(object, n), least=1, most=PAD_MAX)
 
 
 def _may_be_stored(op: Op) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -22,6 +22,9 @@ from .plan import Plan
 from .private_server import exit_report
 from .server_version import ServerVersion
 from .version import version_headers
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -64,8 +67,12 @@ class Connection:
         if not self._is_streaming:
             self._flight = None
 
+    def _held(self) -> _Held:
+        """Return a context that keeps the client during a call, so that a fork does not end the call."""
+        return _Held(self._client())
+
     def _client(self) -> flight.FlightClient:
-        """Return the client; the caller keeps it until the call is over, so that a fork does not end the call."""
+        """Return the client, for a call that keeps it until it is over, or for `_held`."""
         client = self._flight
         if client is None:
             if self._is_closed:
@@ -74,9 +81,11 @@ class Connection:
             options = OWN_CONNECTION + (UNIX_AUTHORITY if url.startswith("grpc+unix:") else [])
             opening = fork.Opening()
             fork.note_channel(opening)
-            client = flight.FlightClient(url, generic_options=options, middleware=[self._server], **self.tls())
-            fork.note_channel(client)
-            del opening
+            try:
+                client = flight.FlightClient(url, generic_options=options, middleware=[self._server], **self.tls())
+                fork.note_channel(client)
+            finally:
+                del opening
             first = self._options(seconds=HELLO_SECONDS)
             fork.watch_first_call(lambda: list(client.list_actions(first)), HELLO_SECONDS)
             self._flight = client
@@ -87,16 +96,14 @@ class Connection:
 
     def hello(self, *, seconds: float = HELLO_SECONDS) -> None:
         """Raise `Unavailable` or `DeadlineExceeded` unless the server answers in time."""
-        with self.translated():
-            client = self._client()
-            list(client.list_actions(self._options(seconds=seconds)))
+        with self.translated(), self._held() as held:
+            list(held.client.list_actions(self._options(seconds=seconds)))
         self._server.check(self.url)
 
     def datasets(self) -> list[Json]:
         """Return the server's description of each dataset."""
-        with self.translated():
-            client = self._client()
-            return [read_json(info.app_metadata) for info in client.list_flights(options=self._options())]
+        with self.translated(), self._held() as held:
+            return [read_json(info.app_metadata) for info in held.client.list_flights(options=self._options())]
 
     def schema(self, dataset: str) -> pa.Schema:
         """Return the dataset's columns as stored."""
@@ -153,9 +160,8 @@ class Connection:
 
     def act(self, action: str, body: Json) -> Iterator[Json]:
         """Yield an action's results as they arrive."""
-        with self.translated():
-            client = self._client()
-            for result in client.do_action(flight.Action(action, to_bytes(body)), self._options()):
+        with self.translated(), self._held() as held:
+            for result in held.client.do_action(flight.Action(action, to_bytes(body)), self._options()):
                 yield read_json(result.body.to_pybytes())
 
     def close(self) -> None:
@@ -170,6 +176,32 @@ class Connection:
         """Return a context that translates pyarrow's exceptions."""
         fork.refuse_if_broken()
         return _Translated(self.url, self._credentials)
+
+
+class _Held:
+    """Keeps a client until the context ends.
+
+    A local variable would keep it for as long as an exception refers to the call's frame, and so would its channel,
+    which no fork must meet.
+    """
+
+    def __init__(self, client: flight.FlightClient) -> None:
+        self._client: flight.FlightClient | None = client
+
+    @property
+    def client(self) -> flight.FlightClient:
+        """The client."""
+        if self._client is None:
+            raise Unavailable("the call is over")
+        return self._client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client = None
 
 
 class _Translated(translated):

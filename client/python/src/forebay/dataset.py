@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,12 +15,14 @@ from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
 from .device_copy import resolve_device
+from .epoch_warnings import EpochWarnings
 from .epochs import Epochs
 from .explain import Explain
 from .fitted import FittedPlan
 from .header import StreamInfo
 from .iteration import Iteration, LoadedState, Totals
 from .loop_report import loop_report
+from .loops import Loops
 from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
@@ -32,6 +33,7 @@ from .replay import Replay
 from .retry import RETRY_SECONDS
 from .ring import SLOTS_BESIDES_PREFETCH
 from .sharding import environment_rank, refuse_sampler, refuse_second_sharding
+from .stacking import refuse_stacking
 from .targets import check_targets
 from .tensors import TensorBatch
 from .upcoming import Upcoming
@@ -52,7 +54,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     A new iterator after a finished epoch is the next epoch, with a new order if shuffled: ``for epoch, batches in
     data.epochs(3)``, or a loop around ``for batch in data``. A new iterator within an epoch starts the same epoch
-    again. `set_epoch` chooses the epoch of the next iterator. An epoch is finished when the loop has the last batch of
+    again; ``next(iter(data))`` within a loop, a sample for a log, leaves the loop's epoch and position as they are.
+    `set_epoch` chooses the epoch of the next iterator. An epoch is finished when the loop has the last batch of
     the rank with the fewest steps, or reaches its own end.
 
     With ``epochs=n`` one iterator yields n epochs, from `epoch` on, without a pause between them, and ``len(data)``
@@ -70,6 +73,10 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     Rank and world size default to those of torch.distributed if it is initialized, else to RANK and WORLD_SIZE of the
     environment, else to 0 of 1; they are determined on first use. The dataset shards itself. Lightning accepts this;
     with Accelerate use `FlightLoader`, or iterate the dataset directly.
+
+    Ranks may differ by a step, and DistributedDataParallel would hang in it: pass ``remainder="drop"`` or ``"pad"``.
+    Without a `remainder` every row is read once, and `forebay.UnevenRanks` is warned if that means unequal steps;
+    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter.
 
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
@@ -89,8 +96,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     `load_state_dict` take effect, in persistent workers (``persistent_workers=True``) too.
     Forked workers make their own connections. Only streams must not be open during a fork, as gRPC does not support it:
     then the worker raises `forebay.ForkedInUse`, and ``multiprocessing_context="forkserver"`` works.
-    `state_dict` counts the batches that the loop consumed, which with workers only torchdata's ``StatefulDataLoader``
-    can observe: use its state_dict then.
+    `state_dict` counts the batches that the loop consumed, which with workers only `FlightLoader` and torchdata's
+    ``StatefulDataLoader`` can observe: use their state_dict then.
     """
 
     def __init__(
@@ -122,6 +129,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._filter = filter
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
+        self._warnings = EpochWarnings(is_told="remainder" in options)
         self._upcoming = Upcoming(self._given.epoch, epochs)
         self._prefetch = integer("prefetch", prefetch, least=1)
         self._device = resolve_device(device)
@@ -129,15 +137,17 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._credentials = credentials
         self._given_rank = given_rank(rank, world_size)
         self._loaded: LoadedState | None = None
-        # The iteration whose position is this dataset's: the latest, unless an epoch or a state was set since.
-        self._iteration: Iteration | None = None
-        self._iterations: list[tuple[weakref.ref[FlightBatches], Iteration]] = []
+        # The iterations since an epoch or a state was set: one of them has this dataset's position.
+        self._loops: Loops[Iteration] = Loops()
+        # All iterations whose iterators exist.
+        self._iterations: list[Iteration] = []
         self._totals = Totals()
         self._lanes = 1
         self._worker_state = WorkerState()
         self._generation = 0
         self._client: Client | None = None
-        self._lengths: dict[int, StreamInfo] = {}
+        # By epoch, rank and world size.
+        self._lengths: dict[tuple[int, int, int], StreamInfo] = {}
         # Version of the order of the loaded state, or of the epochs before: later epochs keep it.
         self._order_version = 0
 
@@ -156,14 +166,16 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def epoch(self) -> int:
         """The epoch of the running loop; between loops, that of the next one."""
         self._sync()
-        iteration = self._iteration
-        return self._given.epoch + (min(iteration.finished, iteration.consumed.over) if iteration else 0)
+        current = self._loops.current
+        if current is None:
+            return self._given.epoch
+        return current.start.epoch + min(current.finished, current.consumed.over)
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration; that of the running loop until it has finished it."""
         self._sync()
-        return self._given.epoch + (self._iteration.finished if self._iteration else 0)
+        return self._following()
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, which starts at its first batch.
@@ -185,17 +197,23 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         inner loop early ends its epoch. `loader` is a DataLoader over this dataset that yields the batches instead.
         """
         self._upcoming.expect(count, in_workers=loader is not None)
-        return Epochs(self, count, self if loader is None else loader, lambda: self._generation)
+        return Epochs(self, count, self if loader is None else loader, lambda: self.generation)
 
     def __len__(self) -> int:
         """Return the exact number of steps of this rank in the whole epoch, or in all of `epochs`."""
         refuse_sampler()
+        return self.info().rank_steps * len(self._upcoming.epochs or (0,))
+
+    def info(self) -> StreamInfo:
+        """Return the description of the whole epoch: its files, its rows, and this rank's share of them."""
         epoch = self.epoch
-        if epoch not in self._lengths:
+        # The rank may be unknown at first, as torch.distributed may be initialized later.
+        key = epoch, *self._rank()
+        if key not in self._lengths:
             start = replace(self._epoch_start(), epoch=epoch)
             with self.opener()(start) as stream:
                 self.note(start, stream.info)
-        return self._lengths[epoch].rank_steps * len(self._upcoming.epochs or (epoch,))
+        return self._lengths[key]
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """Start the epoch, or the next one if it is finished, or resume from a loaded state.
@@ -204,8 +222,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         next iteration starts at the same position.
         """
         refuse_second_sharding(self._rank()[1])
+        refuse_stacking("FlightDataset")
         worker = torch.utils.data.get_worker_info()
-        self._sync()
+        self._sync(begins=True)
         if worker is not None and worker.id != 0:
             return iter(())
         self._worker_state.in_worker = worker is not None
@@ -232,8 +251,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if worker is None:
             # A worker opens with its first batch: torch does not propagate errors raised here in a persistent worker.
             batches.open()
-        self._iterations.append((weakref.ref(batches), iteration))
-        self._iteration = iteration
+        iteration.belongs_to(batches)
+        self._iterations.append(iteration)
+        self._loops.begin(iteration)
         return batches
 
     def state_dict(self) -> dict[str, Any]:
@@ -245,12 +265,11 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         if self._worker_state.in_worker and torch.utils.data.get_worker_info() is None:
             raise RuntimeError(
                 "state_dict counts the batches that this process read, but a DataLoader's worker read them; "
-                "use num_workers=0 (a thread reads batches ahead anyway), or the state_dict of torchdata's "
-                "StatefulDataLoader"
+                "use num_workers=0 (a thread reads batches ahead anyway), or the state_dict of forebay.torch."
+                "FlightLoader(data, num_workers=…) or of torchdata's StatefulDataLoader"
             )
-        if self._iteration is not None:
-            return self._iteration.cursor.to_dict()
-        return (self._epoch_start() if self._loaded is None else self._loaded.cursor).to_dict()
+        current = self._loops.current
+        return (self.start() if current is None else current.cursor).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop consumed.
@@ -307,7 +326,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine), "native" (the
         package's native module) or "flight".
         """
-        totals = sum((iteration.consumed.totals for _, iteration in self._iterations), self._totals)
+        totals = sum((iteration.consumed.totals for iteration in self._iterations), self._totals)
         return loop_report(totals, self._lanes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -332,18 +351,28 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return environment_rank()
 
     def _epoch_start(self) -> Cursor:
-        """Return the cursor at the start of the epoch."""
+        """Return the cursor at the start of the next iteration's epoch."""
         world_size = self._rank()[1]
         order = resolved(self._given.order, world_size)
-        return Cursor(self.epoch, 0, world_size, order, order_version=self._order_version)
+        return Cursor(self.next_epoch, 0, world_size, order, order_version=self._order_version)
+
+    def _following(self) -> int:
+        """Return the epoch of the next iteration, as far as this process knows."""
+        current = self._loops.current
+        return self._given.epoch if current is None else current.next_epoch
 
     def _advance(self) -> None:
-        """Select the next epoch if the loop has finished this one."""
-        if self._iteration is not None and self._iteration.finished:
-            self._select(self._given.epoch + self._iteration.finished)
+        """Choose the next epoch if the loop has finished this one; its iteration keeps the position until then."""
+        following = self._following()
+        if following != self._given.epoch:
+            self._choose(following)
 
     def _select(self, epoch: int) -> None:
-        self._loaded, self._iteration = None, None
+        self._loops.clear()
+        self._choose(epoch)
+
+    def _choose(self, epoch: int) -> None:
+        self._loaded = None
         self._upcoming.drop_unless(epoch)
         self._given = replace(self._given, epoch=epoch)
 
@@ -353,7 +382,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._upcoming.drop_unless(None)
         # The snapshot stays with the cursor: the next epoch reads the files that are current then.
         self._given = replace(self._given, **asdict(cursor.order), epoch=cursor.epoch)
-        self._loaded, self._iteration = LoadedState(cursor, generation), None
+        self._loaded = LoadedState(cursor, generation)
+        self._loops.clear()
 
     def _drop_consumed(self) -> None:
         """Drop a consumed loaded state, and the iterations of deleted iterators."""
@@ -364,14 +394,14 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             loaded is not None
             # A batch from a worker has not reached the loop yet; there only the worker state decides.
             and torch.utils.data.get_worker_info() is None
-            and any(iteration.loaded is loaded and iteration.has_begun for _, iteration in self._iterations)
+            and any(iteration.loaded is loaded and iteration.has_begun for iteration in self._iterations)
         ):
             self._worker_state.resumed = loaded.generation
             self._loaded = None
-        ended = [iteration for batches, iteration in self._iterations if batches() is None]
+        ended = [iteration for iteration in self._iterations if iteration.is_dropped]
         if ended:
             totals = sum((iteration.consumed.totals for iteration in ended), self._totals)
-            live = [(batches, iteration) for batches, iteration in self._iterations if iteration not in ended]
+            live = [iteration for iteration in self._iterations if iteration not in ended]
             self._totals, self._iterations = totals, live
 
     def _claim_worker_state(self) -> None:
@@ -394,8 +424,13 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._generation = self._worker_state.write(message)
         return self._generation
 
-    def _sync(self) -> None:
-        """Apply what this process and its workers have published: a message, and the end of its epoch."""
+    def _sync(self, *, begins: bool = False) -> None:
+        """Apply what this process and its workers have published: a message, and the end of an epoch.
+
+        A worker applies it when an iteration `begins`: until then its iteration keeps its epoch and its position.
+        """
+        if not begins and self._loops.current is not None and torch.utils.data.get_worker_info() is not None:
+            return
         self._claim_worker_state()
         state = self._worker_state
         generation = state.generation
@@ -408,7 +443,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
             self._generation = generation
         # The iterations of this process report the end of an epoch themselves.
         is_shared = state.in_worker or torch.utils.data.get_worker_info() is not None
-        if is_shared and (state.next_epoch or 0) > self._given.epoch:
+        if is_shared and (state.next_epoch or 0) > self._following():
             self._select(cast(int, state.next_epoch))
 
     def _fitted_client(self) -> Client:
@@ -422,7 +457,18 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _options(self) -> StreamOptions:
         return replace(self._given, epoch=self.epoch, world_size=self._rank()[1])
 
-    # === What the iterators of this dataset call ===
+    # === What the iterators and the loader of this dataset call ===
+
+    def start(self) -> Cursor:
+        """Return where the next iteration starts: at the loaded state, or at the start of the epoch."""
+        self._sync()
+        self._drop_consumed()
+        return self._epoch_start() if self._loaded is None else self._loaded.cursor
+
+    @property
+    def generation(self) -> int:
+        """A number that setting the epoch and loading a state change."""
+        return self._generation
 
     def opener(self) -> OpenStream:
         """Return what opens this rank's stream at a cursor, from any thread."""
@@ -433,7 +479,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     def note(self, start: Cursor, info: StreamInfo) -> None:
         """Note the description of an epoch."""
-        self._lengths = {start.epoch: info}
+        self._lengths = {(start.epoch, *self._rank()): info}
+        self._warnings.check(info, world_size=self._rank()[1], batch_size=self.batch_size)
         self._lanes = max(1, info.lanes // max(1, start.world_size))
         self._order_version = info.order_version
 
@@ -446,4 +493,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._upcoming.keep(following)
 
     def _ack(self, mark: Mark) -> Ack:
-        return (Ack if torch.utils.data.get_worker_info() is None else WorkerAck)(self._worker_state, mark)
+        worker = torch.utils.data.get_worker_info()
+        if worker is None:
+            return Ack(self._worker_state, mark)
+        read: object = cast(Any, worker).dataset
+        return WorkerAck(self._worker_state, mark, is_direct=read is self)

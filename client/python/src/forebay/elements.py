@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .cursor import Cursor, EpochCursors
 from .header import BatchHeader
@@ -28,6 +30,8 @@ class Progress:
     """Whether the next iteration is that of the next epoch: a rank has no more batches."""
     is_over: bool = False
     """Whether this rank has no more."""
+    at: float | None = None
+    """When the last one was taken or the end reached, by `time.perf_counter`."""
 
 
 class Position:
@@ -39,16 +43,57 @@ class Position:
         self.progress = Progress()
         self._start = start
         self._cursors = cursors
+        self._began = time.perf_counter()
+        self._iterator: weakref.ref[object] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Drop the iterator, which stays in this process."""
+        return {**self.__dict__, "_iterator": None}
+
+    def belongs_to(self, iterator: object) -> None:
+        """Set its iterator."""
+        self._iterator = weakref.ref(iterator)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether its iterator was deleted."""
+        return self._iterator is None or self._iterator() is None
+
+    @property
+    def active_at(self) -> float:
+        """When a batch was last taken or the end reached, or else when it began."""
+        at = self.progress.at
+        return self._began if at is None else at
+
+    @property
+    def taken(self) -> int:
+        """Number of batches taken."""
+        return self.progress.taken
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the next iteration is that of the next epoch."""
+        return self.progress.is_finished
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next iteration."""
+        return self._start.epoch + self.is_done
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the iteration; the next one at its end."""
+        return self._start.epoch + self.progress.is_over
 
     def take(self, header: BatchHeader) -> None:
         """Move after the batch of this header."""
         before = self.progress
         is_finished = before.is_finished or self._cursors.some_rank_ends(header)
-        self.progress = Progress(before.taken + 1, header, is_finished)
+        self.progress = Progress(before.taken + 1, header, is_finished, at=time.perf_counter())
 
     def end(self) -> None:
         """Move to the end of the epoch."""
-        self.progress = replace(self.progress, is_finished=True, is_over=True)
+        self.progress = replace(self.progress, is_finished=True, is_over=True, at=time.perf_counter())
 
     def cursor(self, steps: int | None) -> Cursor:
         """Return the position after `steps` batches, of those taken; None: after all of them."""
@@ -87,6 +132,7 @@ class Elements(Iterator[T], Generic[T]):
         try:
             if self._begun is None:
                 self._begun = self._begin()
+                self._begun[0].belongs_to(self)
             if self._is_closed:
                 # Since this call began.
                 self.close()

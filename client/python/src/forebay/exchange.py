@@ -19,7 +19,7 @@ import pyarrow.flight as flight
 from . import fork
 from .arrays import Array, ArrowArray, column_of, is_numbers, to_numpy
 from .connection import Connection
-from .errors import BrokenStream, ForebayError
+from .errors import BrokenStream, Cancelled, ForebayError
 from .failover import RECOVERABLE
 from .retry import Failure, try_everywhere
 from .signal_safe import Latch
@@ -155,16 +155,18 @@ class Call:
         self.schema = schema
         self._connection = connection
         self._number = 0
+        # None once closed: they keep gRPC running, and a fork requires it to have ended.
+        self._streams: tuple[flight.FlightStreamWriter, flight.FlightStreamReader] | None = None
         try:
-            self._writer, self._reader = connection.exchange(command)
+            self._streams = connection.exchange(command)
         except BaseException:
             connection.close()
             raise
         try:
             with connection.translated():
-                self._write(lambda: self._writer.begin(schema))
+                self._write(lambda writer: writer.begin(schema))
                 # Waits for the server's schema, or its error.
-                _ = self._reader.schema
+                _ = self._open()[1].schema
         except BaseException:
             self.close()
             raise
@@ -174,9 +176,9 @@ class Call:
         self._number += 1
         number = self._number.to_bytes(NUMBER_BYTES, "little")
         with self._connection.translated():
-            self._write(lambda: self._writer.write_with_metadata(batch, pa.py_buffer(number)))
+            self._write(lambda writer: writer.write_with_metadata(batch, pa.py_buffer(number)))
             try:
-                chunk = self._reader.read_chunk()
+                chunk = self._open()[1].read_chunk()
             except StopIteration as end:
                 raise BrokenStream("the exchange ended before the response") from end
         metadata = chunk.app_metadata
@@ -186,24 +188,31 @@ class Call:
 
     def cancel(self) -> None:
         """Cancel the call, which ends a pending write or read in another thread."""
-        if not fork.keeps(self._reader):
-            self._reader.cancel()
+        streams = self._streams
+        if streams is not None and not fork.keeps(streams):
+            streams[1].cancel()
 
     def close(self) -> None:
         """End the call and close the connection; not while another thread uses it."""
         self.cancel()
-        if not fork.keeps(self._writer):
+        if self._streams is not None and not fork.keeps(self._streams):
             # Closed here because pyarrow prints an error to stderr when an open writer is deleted.
             with contextlib.suppress(Exception):
-                self._writer.close()
+                self._streams[0].close()
+        self._streams = None
         self._connection.close()
 
-    def _write(self, write: Callable[[], None]) -> None:
+    def _open(self) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
+        if self._streams is None:
+            raise Cancelled("the exchange is closed")
+        return self._streams
+
+    def _write(self, write: Callable[[flight.FlightStreamWriter], None]) -> None:
         """Write; if the server has ended the call, raise the server's error instead of the write's."""
         try:
-            write()
+            write(self._open()[0])
         except (pa.ArrowException, flight.FlightError, OSError):
-            self._reader.read_chunk()
+            self._open()[1].read_chunk()
             raise
 
 

@@ -32,11 +32,20 @@ class FittedPlan:
     _text: str | None = field(default=None, init=False, repr=False, compare=False)
     """The plan as JSON, once it was needed: a plan with large vocabularies takes a while to encode."""
 
-    def with_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
-        """Return the plan with another filter and the same learned parameters, such as for validation rows."""
-        if filter.strip() == self.plan.filter:
+    def with_filter(self, filter: str | None) -> FittedPlan:  # noqa: A002 (the contract's name)
+        """Return the plan with another filter, or without one, and the same parameters, such as for validation rows.
+
+        Warns if that undoes a `Plan.split`: `and_filter` adds a condition to it.
+        """
+        return self._of(self.plan.with_filter(filter))
+
+    def and_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
+        """Return the plan for those of its rows that pass this filter, too, with the same parameters."""
+        return self._of(self.plan.and_filter(filter))
+
+    def _of(self, plan: Plan) -> FittedPlan:
+        if plan.filter == self.plan.filter:
             return self
-        plan = self.plan.with_filter(filter.strip())
         return FittedPlan(plan_digest(plan.to_dict()), plan, cached=self.cached)
 
     def __repr__(self) -> str:

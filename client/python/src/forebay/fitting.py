@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
+
+import pyarrow as pa
 
 from .connection import Connection, Json
 from .credentials import Credentials
@@ -15,6 +17,7 @@ from .mixture import Mixture, check_fitted
 from .options import normalized_sample
 from .plan import Plan
 from .progress import Progress, read_progress, reporting
+from .split import split_columns
 from .targets import check_plan, check_source
 
 
@@ -27,6 +30,8 @@ class Fitting(Looking):
         super().__init__(urls, connection, retry_seconds=retry_seconds, credentials=credentials)
         self._resolutions: dict[tuple[str, Plan], Plan] = {}
         self._fits: dict[tuple[str, str], FittedPlan] = {}
+        # Columns of splits whose type was checked, with their datasets.
+        self._splits: set[tuple[str, str]] = set()
 
     def fit(
         self,
@@ -50,6 +55,7 @@ class Fitting(Looking):
         """
         if not isinstance(cast(object, plan), Plan):
             raise TypeError(f"fit expects a Plan, not {plan!r}")
+        self._check_split(dataset, plan)
         if plan.training is not None:
             return self.fit(
                 dataset, plan.training, sample=sample, sample_seed=sample_seed, refit=refit, progress=progress
@@ -98,6 +104,7 @@ class Fitting(Looking):
             return (self._stored(known) if isinstance(known, str) else known).with_filter(filter)
         if not isinstance(plan, Plan):
             return plan
+        self._check_split(dataset, plan)
         if plan.training is not None:
             return self.fitted(dataset, plan.training, plan.filter)
         plan = self._resolved(dataset, plan)
@@ -145,6 +152,23 @@ class Fitting(Looking):
             raise StreamError(f"the server returned no plan {plan_id}")
 
         return self._on_any(show)
+
+    def _check_split(self, dataset: str, plan: Plan) -> None:
+        """Warn if the plan is a side of a split by a column of times."""
+        columns = [column for column in split_columns(plan.filter) if (dataset, column) not in self._splits]
+        if not columns:
+            return
+        self._splits.update((dataset, column) for column in columns)
+        schema = cast(Any, self.schema(dataset))
+        for column in columns:
+            kind = schema.field(column).type if column in schema.names else None
+            if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+                warnings.warn(
+                    f"the split by {column!r} ({kind}) draws each time at random, so validation rows lie between "
+                    "training rows: to validate on the last rows, use a filter for each side, such as "
+                    f"plan.and_filter(\"{column} < '2025-06-01'\"), instead",
+                    stacklevel=4,
+                )
 
     def _resolved(self, dataset: str, plan: Plan) -> Plan:
         """Return the plan with the names of its selected columns."""

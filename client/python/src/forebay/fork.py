@@ -9,6 +9,7 @@ because other users of gRPC in the process are not known.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import itertools
 import os
@@ -164,6 +165,9 @@ def _drop_idle() -> None:
 
 
 def _is_in_use() -> bool:
+    if _has_channels():
+        # Cycles of objects that no one uses may keep some.
+        gc.collect()
     if _has_channels() or not _await_shutdown():
         return True
     _settle()

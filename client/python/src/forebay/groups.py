@@ -135,6 +135,9 @@ def key_of(group: Json, type_name: str) -> Any:
         return None
     if kind == "decimal":
         return Decimal(value)
+    if kind in ("integer", "unsigned", "bucket"):
+        # Text if a double does not hold it.
+        value = int(value)
     kind_of_time = re.fullmatch(r"(date|time|timestamp|duration)\w*\[(\w+)(?:, tz=(.+))?\]", type_name)
     if kind != "integer" or kind_of_time is None:
         return value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 from .cursor import Cursor
 from .stages import StageSeconds
@@ -91,6 +94,41 @@ class Iteration:
         self.in_worker = in_worker
         """Whether it is ahead of the loop."""
         self.consumed = Consumed()
+        self._began = time.perf_counter()
+        self._iterator: weakref.ref[object] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Drop the iterator, which stays in this process."""
+        return {**self.__dict__, "_iterator": None}
+
+    def belongs_to(self, iterator: object) -> None:
+        """Set its iterator."""
+        self._iterator = weakref.ref(iterator)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether its iterator was deleted."""
+        return self._iterator is None or self._iterator() is None
+
+    @property
+    def active_at(self) -> float:
+        """When its loop last received a batch or reached an end, or else when it began."""
+        return self._began if self.consumed.at is None else self.consumed.at
+
+    @property
+    def taken(self) -> int:
+        """Number of batches that its loop received."""
+        return self.consumed.number
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the next loop reads a later epoch."""
+        return self.finished > 0
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next loop."""
+        return self.start.epoch + self.finished
 
     @property
     def cursor(self) -> Cursor:

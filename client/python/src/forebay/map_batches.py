@@ -21,18 +21,18 @@ class MappedBatches(Generic[Item, Result]):
 
     def __init__(self, source: Iterable[Item], function: Callable[[Item], Result]) -> None:
         self.source = source
-        self._function = function
+        self.function = function
 
     def __iter__(self) -> Iterator[Result]:
         """Iterate over the source once more; nothing is read ahead of the loop."""
-        return map(self._function, iter(self.source))
+        return map(self.function, iter(self.source))
 
     def __len__(self) -> int:
         """Return the length of the source."""
         return len(cast(Sized, self.source))
 
     def __repr__(self) -> str:
-        return f"map_batches({self.source!r}, {self._function!r})"
+        return f"map_batches({self.source!r}, {self.function!r})"
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the source: that after the last batch that the loop has."""

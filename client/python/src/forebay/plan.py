@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -21,10 +22,10 @@ from .joins import Join
 from .op import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
-from .split import both, split_filters
+from .split import both, lost_split, split_filters
 from .terminal_text import Branch, html_tree, tree
 
-__all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "cols", "output"]
+__all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "checked_filter", "cols", "output"]
 
 
 @dataclass(frozen=True, init=False)
@@ -135,9 +136,25 @@ class Plan:
                 raise ValueError(f"outputs: {name!r}: {error}") from None
         return replace(self, outputs=outputs)
 
-    def with_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
-        """Return the plan with its filter replaced; a validation plan still learns from the training rows."""
+    def with_filter(self, filter: str | None) -> Plan:  # noqa: A002 (the contract's name)
+        """Return the plan with its filter replaced, or without one; a validation plan still learns from training rows.
+
+        Warns if that undoes a `split`: `and_filter` adds a condition to it.
+        """
+        filter = checked_filter("with_filter", filter)  # noqa: A001 (the contract's name)
+        lost = lost_split(self.filter, filter)
+        if lost is not None:
+            warnings.warn(
+                f"the filter replaces that of the plan, and with it the split by {lost!r}: rows of both sides pass; "
+                "use and_filter to add a condition to a side of a split",
+                stacklevel=2,
+            )
         return replace(self, filter=filter)
+
+    def and_filter(self, filter: str) -> Plan:  # noqa: A002 (the contract's name)
+        """Return the plan for those of its rows that pass this filter, too."""
+        more = checked_filter("and_filter", filter)
+        return replace(self, filter=both(self.filter, f"({more})") if more else self.filter)
 
     def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
         """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
@@ -145,6 +162,9 @@ class Plan:
         A row belongs to validation if a hash of its value in the column `by` is within the share `val`, so all rows of
         one user, say, are on one side, and stay there when files are added. Rows with null count as one value. Without
         `by`, each row is drawn by its index in the dataset. Another `seed` draws another split.
+
+        The rows of a column of times are drawn like any other: validation rows lie between training rows, and a client
+        warns. To validate on the last rows, use two filters: ``plan.and_filter("time < '2025-06-01'")``.
 
         Both plans have the parameters learned from the training rows: fitting or streaming the validation plan fits the
         training plan.
@@ -192,3 +212,10 @@ class Plan:
         """
         found = unwrapped(read_object(source))
         return cls.from_dict(checked_plan(found) if isinstance(found.get("plan"), dict) else found)
+
+
+def checked_filter(function: str, filter: str | None) -> str:  # noqa: A002 (the contract's name)
+    """Return a filter without spaces around it, empty for None; raise TypeError for anything but text."""
+    if filter is not None and not isinstance(cast(object, filter), str):
+        raise TypeError(f"{function}: filter must be a string with an SQL expression or None, not {filter!r}")
+    return (filter or "").strip()

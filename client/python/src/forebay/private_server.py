@@ -14,8 +14,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import warnings
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from .server_program import server_program, system
@@ -29,6 +31,11 @@ SOCKET_PATH_MAX = 100
 LOG_LINES_KEPT = 200
 LOG_LINES_SHOWN = 20
 READY = re.compile(r"listening on (grpc\S*://.+?)\s*$")
+# A list of files or a table, with its version.
+FORM = re.compile(r"(@|delta\+|iceberg\+)(.+?)(@(?:version|snapshot)=\d+)?", re.DOTALL)
+# A file or folder of a split, by its name.
+SPLIT = re.compile(r"(?P<split>train|test|validation|valid|val|dev)(?:[-_.]|$)", re.IGNORECASE)
+SPLIT_FILES_MAX = 10_000
 
 Location = str | os.PathLike[str]
 
@@ -81,6 +88,8 @@ class PrivateServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 env=_environment(),
+                # In a separate process group: a Ctrl-C in a terminal or notebook interrupts this process only.
+                start_new_session=True,
             )
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -169,13 +178,38 @@ def _stop_all() -> None:
 
 
 def _location(name: str, root: Location) -> str:
+    """Return what the server reads, with an absolute path: a path, URL or glob, or one after ``@`` or ``delta+``."""
     text = os.fspath(root)
+    form = FORM.fullmatch(text) if isinstance(root, str) else None
+    prefix, text, version = form.groups(default="") if form else ("", text, "")
     if "://" in text:
-        return text
+        return prefix + text + version
     path = Path(text).expanduser().absolute()
     if not path.exists() and not any(sign in str(path) for sign in "*?["):
         raise FileNotFoundError(f"dataset {name!r}: there is no file or directory {path}")
-    return str(path)
+    if not prefix:
+        _warn_of_splits(name, path)
+    return f"{prefix}{path}{version}"
+
+
+def _warn_of_splits(name: str, path: Path) -> None:
+    """Warn if a directory has the files of several splits, as a repository of the Hugging Face Hub has them."""
+    found: dict[str, Path] = {}
+    if path.is_dir():
+        files = islice(path.rglob("*.parquet"), SPLIT_FILES_MAX)
+        for file in files:
+            for part in file.relative_to(path).parts:
+                split = SPLIT.match(part)
+                if split is not None:
+                    found.setdefault(split["split"].lower(), path / part if part != file.name else file)
+    if len(found) > 1:
+        first, example = sorted(found.items())[0]
+        pattern = example / "*.parquet" if example.is_dir() else example.with_name(f"{first}*.parquet")
+        warnings.warn(
+            f"dataset {name!r}: {path} has files of the splits {' and '.join(sorted(found))}, which one dataset mixes: "
+            f"name each one, such as fb.local({first}={str(pattern)!r}, …)",
+            stacklevel=4,
+        )
 
 
 def _listen(folder: str) -> str:

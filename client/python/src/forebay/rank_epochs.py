@@ -5,17 +5,19 @@ Opens streams, and starts no threads. Imports no framework.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
-from .elements import Position, Progress
+from .elements import Position
+from .epoch_warnings import EpochWarnings
 from .errors import SchemaDrift
 from .fitted import FittedPlan
 from .header import StreamInfo
+from .loops import Loops
 from .mixture import Mixture
 from .names import check_keywords
 from .op import in_range
@@ -35,12 +37,18 @@ KEYWORDS = ("prefetch", *RankKeywords.__annotations__)
 
 @dataclass(frozen=True)
 class RankStreams:
-    """One rank's streams of a dataset under a fitted plan."""
+    """One rank's streams of a dataset under a fitted plan. Pickled, it connects again."""
 
     client: Client
-    open: Callable[[Cursor], Stream]
-    """Opens the stream at a cursor."""
+    name: str | Mixture
+    plan: Plan | FittedPlan | str
+    rank: int
     options: StreamOptions
+    warnings: EpochWarnings
+
+    def open(self, cursor: Cursor) -> Stream:
+        """Open the stream at a cursor."""
+        return self.client.stream(self.name, self.plan, rank=self.rank, cursor=cursor, **self.options.keywords())
 
 
 def rank_streams(
@@ -67,11 +75,7 @@ def rank_streams(
     chosen = StreamOptions(**options, world_size=world_size)
     client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
     fitted = client.fitted(name, plan, filter)
-
-    def open_stream(cursor: Cursor) -> Stream:
-        return client.stream(name, fitted, rank=rank, cursor=cursor, **chosen.keywords())
-
-    return RankStreams(client, open_stream, chosen)
+    return RankStreams(client, name, fitted, rank, chosen, EpochWarnings(is_told="remainder" in options))
 
 
 class RankEpochs:
@@ -82,12 +86,13 @@ class RankEpochs:
         """A number that setting the epoch or loading a state changes."""
         self._open = streams.open
         self._given = streams.options
+        self._warnings = streams.warnings
         self._loaded: Cursor | None = None
-        # The position of the latest iteration, unless an epoch or a state was set since.
-        self._position: Position | None = None
+        # The iterations since an epoch or a state was set: one of them has this dataset's position.
+        self._loops: Loops[Position] = Loops()
         with self._open(self._epoch_start()) as stream:
             self.schema = stream.schema
-            self._info = self._given.epoch, stream.info
+            self._info = self._noted(self._given.epoch, stream.info)
 
     @property
     def options(self) -> StreamOptions:
@@ -97,13 +102,14 @@ class RankEpochs:
     @property
     def epoch(self) -> int:
         """The epoch of the running loop; between loops, that of the next one."""
-        position = self._position
-        return self._given.epoch + (position is not None and position.progress.is_over)
+        current = self._loops.current
+        return self._given.epoch if current is None else current.epoch
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration; that of the running loop until it has finished it."""
-        return self._given.epoch + (self._position is not None and self._position.progress.is_finished)
+        current = self._loops.current
+        return self._given.epoch if current is None else current.next_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, unless it is that one anyway."""
@@ -114,7 +120,7 @@ class RankEpochs:
 
     def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
         """Return the position after the last batch taken, or after `steps` batches of this iteration."""
-        position = self._position
+        position = self._loops.current
         if steps is not None:
             steps = integer("steps", steps)
             taken = 0 if position is None else position.progress.taken
@@ -130,7 +136,8 @@ class RankEpochs:
     @property
     def is_behind(self) -> bool:
         """Whether the loop of the latest iteration may be behind the batches taken."""
-        return self._position is not None and not self._position.is_direct
+        current = self._loops.current
+        return current is not None and not current.is_direct
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop had."""
@@ -147,22 +154,28 @@ class RankEpochs:
         epoch = self.epoch
         if self._info[0] != epoch:
             with self._open(replace(self._epoch_start(), epoch=epoch)) as stream:
-                self._info = epoch, stream.info
+                self._info = self._noted(epoch, stream.info)
         return self._info[1]
 
     def begin(self, *, is_direct: bool) -> tuple[Position, Stream]:
         """Open the stream of the epoch, of the next one if it is finished, or at a loaded state."""
-        before = Progress() if self._position is None else self._position.progress
-        if before.is_finished:
-            self._select(self._given.epoch + 1)
-        elif before.taken:
+        before = self._loops.current
+        if before is not None and (before.is_done or before.taken):
             self._loaded = None
+        self._given = replace(self._given, epoch=self.next_epoch)
         stream = self._open(self._epoch_start() if self._loaded is None else self._loaded)
         if not stream.schema.equals(self.schema):
             stream.close()
             raise SchemaDrift("the columns have changed since the dataset was made: make it again")
-        self._position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
-        return self._position, stream
+        self._noted(self._given.epoch, stream.info)
+        position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
+        self._loops.begin(position)
+        return position, stream
+
+    def _noted(self, epoch: int, info: StreamInfo) -> tuple[int, StreamInfo]:
+        """Return the description of an epoch with its number; warn of it if necessary."""
+        self._warnings.check(info, world_size=self._given.world_size, batch_size=self._given.batch_size)
+        return epoch, info
 
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the epoch."""
@@ -170,5 +183,6 @@ class RankEpochs:
         return Cursor(given.epoch, 0, given.world_size, resolved(given.order, given.world_size))
 
     def _select(self, epoch: int) -> None:
-        self._loaded, self._position = None, None
+        self._loaded = None
+        self._loops.clear()
         self._given = replace(self._given, epoch=epoch)

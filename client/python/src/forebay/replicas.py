@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .connection import Connection
 from .credentials import Credentials
@@ -43,6 +43,17 @@ class Replicas:
         self._connection = connection
         self._retry_seconds = retry_seconds
         self._closed = Latch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Drop the connection: the process that reads the pickle makes its own, for its first call."""
+        return {**self.__dict__, "_connection": self.url, "_closed": self._closed.is_set()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connection = Connection(state["_connection"], self._credentials)
+        self._closed = Latch()
+        if state["_closed"]:
+            self.close()
 
     @property
     def url(self) -> str:

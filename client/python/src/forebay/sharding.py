@@ -16,12 +16,22 @@ SAMPLER = "torch.utils.data.distributed"
 
 
 def environment_rank() -> tuple[int, int]:
-    """Return the rank and the world size of RANK and WORLD_SIZE; 0 of 1 without them."""
-    rank, world_size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    """Return the rank and the world size of RANK and WORLD_SIZE; 0 of 1 without them.
+
+    Raises ValueError if only one of them says that there are several ranks: all of them would read the same rows.
+    """
+    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     try:
-        return int(rank), int(world_size)
+        numbers = int(rank or 0), int(world_size or 1)
     except ValueError:
         raise ValueError(f"RANK={rank!r} and WORLD_SIZE={world_size!r} must be whole numbers") from None
+    if (not rank and numbers[1] > 1) or (not world_size and numbers[0] > 0):
+        given, missing = (f"RANK={rank}", "WORLD_SIZE") if rank else (f"WORLD_SIZE={world_size}", "RANK")
+        raise ValueError(
+            f"{given} is set in the environment, and {missing} is not: set both, as torchrun does, or pass rank= and "
+            "world_size="
+        )
+    return numbers
 
 
 def refuse_sampler() -> None:

@@ -69,11 +69,15 @@ class Source:
             else:
                 self._has_begun = True
                 return chunk
+        with _reading(), self._connection.translated():
+            # Not in a variable: an exception keeps those of this frame, and a reader keeps gRPC running.
+            return self._open_reader().read_chunk()
+
+    def _open_reader(self) -> flight.FlightStreamReader:
         reader = self._reader
         if reader is None or self._is_closing:
             raise Cancelled("the stream is closed")
-        with _reading(), self._connection.translated():
-            return reader.read_chunk()
+        return reader
 
     def close(self) -> None:
         """Cancel the call and close the connection, which also ends a pending read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .op import column_name, number, whole_number
 
 ROW_ID = "__row_id"
@@ -18,6 +20,25 @@ def split_filters(by: str | None, share: float, seed: int) -> tuple[str, str]:
     quoted = column.replace('"', '""')
     bucket = f'hash64("{quoted}", {whole_number("split: seed", seed)}) % {SHARES}'
     return f"{bucket} >= {taken}", f"{bucket} < {taken}"
+
+
+# A condition of `split_filters`: its column and seed name the split, and either comparison is a side of it.
+CONDITION = re.compile(rf'hash64\("(?P<column>(?:[^"]|"")+)", (?P<seed>\d+)\) % {SHARES} (?:<|>=) \d+')
+
+
+def split_columns(filter: str) -> list[str]:  # noqa: A002 (the contract's name)
+    """Return the columns of the splits in a filter."""
+    return [column.replace('""', '"') for column, _ in CONDITION.findall(filter)]
+
+
+def lost_split(before: str, after: str) -> str | None:
+    """Return the column of a split that one filter has, and the filter in its place does not; None if there is none.
+
+    Either side of the split is one: a validation plan takes the place of its training plan.
+    """
+    kept = set(CONDITION.findall(after))
+    lost = [column for column, seed in CONDITION.findall(before) if (column, seed) not in kept]
+    return lost[0].replace('""', '"') if lost else None
 
 
 def both(one: str, other: str) -> str:

@@ -58,6 +58,10 @@ class Batch(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.data.schema.names)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy: the memory that is shared with the server stays in this process.
+        return Batch, (self.data, self.header, self.transport)
+
     def __len__(self) -> int:
         return self.data.num_columns
 

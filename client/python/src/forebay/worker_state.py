@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import weakref
 from dataclasses import dataclass
 from typing import Any, cast
@@ -86,7 +87,7 @@ class WorkerState:
 
     @property
     def in_worker(self) -> bool:
-        """Whether the latest iteration began in a worker."""
+        """Whether the latest iteration began in a worker, or a worker's has reached a mark since."""
         return bool(self._numbers[IN_WORKER])
 
     @in_worker.setter
@@ -117,6 +118,14 @@ class WorkerState:
             # 0 means that no epoch is finished.
             self._numbers[FINISHED] = mark.generation + 1
 
+    def retract(self, mark: Mark) -> None:
+        """Undo the record of a mark, unless a later one has replaced it."""
+        if mark.next_epoch is None:
+            if self.resumed == mark.generation:
+                self.resumed = mark.generation - 1
+        elif mark.generation == self.generation and self.next_epoch == mark.next_epoch:
+            self._numbers[NEXT_EPOCH] = mark.next_epoch - 1
+
 
 class Ack:
     """Records a mark once the loop has a certain batch, for a loop in this process."""
@@ -142,12 +151,22 @@ class Ack:
 
 
 class WorkerAck(Ack):
-    """The same in a worker: the loop's process records the mark when it unpickles the batch."""
+    """The same in a worker: the loop's process records the mark when it unpickles the batch.
 
-    def __init__(self, worker_state: WorkerState, mark: Mark) -> None:
+    A dataset around this one, or a collate_fn, may replace the batch, which is then never pickled. The worker records
+    the mark of such a batch itself: once it was deleted or, as a variable may hold it longer, once the following batch
+    is requested. The latter is retracted if the batch is pickled after all. If the DataLoader reads this dataset
+    directly (`is_direct`), a batch that was not deleted still waits to be pickled.
+    """
+
+    def __init__(self, worker_state: WorkerState, mark: Mark, *, is_direct: bool) -> None:
         super().__init__(worker_state, mark)
+        self._is_direct = is_direct
         self._was_sent = False
+        self._was_followed = False
         self._token: weakref.ref[_AckToken] | None = None
+        # A thread of the worker's queue pickles batches. Reentrant: a deletion may occur anywhere.
+        self._lock = threading.RLock()
 
     def wrap(self, batch: Json) -> Json:
         """Return the batch in a form that records the mark when it is unpickled."""
@@ -157,14 +176,31 @@ class WorkerAck(Ack):
         return AckedBatch(batch, (*earlier, token))
 
     def note_later(self) -> None:
-        """Acknowledge if there was no batch, or if the wrapped one was lost, as a collate_fn may replace it."""
-        if self._token is None or (not self._was_sent and self._token() is None):
-            self.acknowledge()
+        """Record that the batch was consumed if there was none or it was replaced, as the one after it is requested."""
+        with self._lock:
+            self._was_followed = True
+            is_lost = self._token is None or self._token() is None
+            if not self._was_sent and (is_lost or not self._is_direct):
+                self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Record that the batch was consumed, or that there is none."""
+        self._worker_state.in_worker = True
+        super().acknowledge()
 
     def sent(self) -> tuple[WorkerState, Mark]:
         """Return what the loop's process records; the batch is about to be pickled."""
-        self._was_sent = True
-        return self._worker_state, self._mark
+        with self._lock:
+            self._was_sent = True
+            if self._is_done:
+                self._worker_state.retract(self._mark)
+            return self._worker_state, self._mark
+
+    def deleted(self) -> None:
+        """Record that the batch was replaced, if it was deleted without being sent."""
+        with self._lock:
+            if not self._was_sent and (self._was_followed or not self._is_direct):
+                self.acknowledge()
 
 
 class _AckToken:
@@ -172,6 +208,9 @@ class _AckToken:
 
     def __init__(self, ack: WorkerAck) -> None:
         self.ack = ack
+
+    def __del__(self) -> None:
+        self.ack.deleted()
 
 
 class AckedBatch(WholeBatch):
@@ -191,6 +230,7 @@ class AckedBatch(WholeBatch):
 def _unpickle_acked(marks: list[tuple[WorkerState, Mark]], batch: Json) -> Json:
     if not _is_discarded():
         for worker_state, mark in marks:
+            worker_state.in_worker = True
             worker_state.record(mark)
     return batch
 

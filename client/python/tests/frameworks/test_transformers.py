@@ -20,6 +20,7 @@ from transformers import (
     BertForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
+    Trainer,
     TrainerCallback,
     TrainingArguments,
 )
@@ -117,3 +118,47 @@ def test_a_model_of_the_library_trains_and_is_evaluated(server: Server, tmp_path
     )
     assert trainer.train().training_loss > 0
     assert trainer.evaluate()["eval_loss"] > 0
+
+
+def test_samples_of_metrics_are_rows(server: Server, tmp_path: Path):
+    def data(**options: Any) -> FlightDataset:
+        return FlightDataset(server.url, "tiny", PLAN, batch_size=16, **options)
+
+    model = Model(PretrainedConfig())
+    trainer = FlightTrainer(
+        model=model,
+        args=arguments(tmp_path, num_train_epochs=2, per_device_train_batch_size=4),
+        train_dataset=data(shuffle=True),
+        eval_dataset=data(),
+    )
+    metrics = trainer.train().metrics
+    assert round(metrics["train_samples_per_second"] * metrics["train_runtime"]) == pytest.approx(200, abs=2)
+    metrics = trainer.evaluate()
+    for counted, expected in (("samples", 100), ("steps", 7)):
+        assert metrics[f"eval_{counted}_per_second"] * metrics["eval_runtime"] == pytest.approx(expected, rel=0.05)
+    assert len(trainer.predict(data()).predictions) == 100
+
+
+def test_a_function_may_add_arguments(server: Server, tmp_path: Path):
+    def with_label(batch: dict[str, Any]) -> dict[str, Any]:
+        return {**batch, "label": batch["dense"].sum(1)}
+
+    plan = fb.Plan(outputs={name: PLAN.outputs[name] for name in ("id", "dense")}, filter=PLAN.filter)
+    model = Model(PretrainedConfig())
+    data = fb.map_batches(FlightDataset(server.url, "tiny", plan, batch_size=8), with_label)
+    stop = Epochs(model, 5)
+    FlightTrainer(
+        model=model, args=arguments(tmp_path, num_train_epochs=1), train_dataset=data, callbacks=[stop]
+    ).train()
+    again = fb.map_batches(FlightDataset(server.url, "tiny", plan, batch_size=8), with_label)
+    rest = Model(PretrainedConfig())
+    trainer = FlightTrainer(model=rest, args=arguments(tmp_path, num_train_epochs=1), train_dataset=again)
+    trainer.train(resume_from_checkpoint=True)
+    assert model.received[0].ids + rest.received[0].ids == list(range(100))
+
+
+def test_a_plain_trainer_is_refused(server: Server, tmp_path: Path):
+    data = FlightDataset(server.url, "tiny", PLAN, batch_size=8)
+    trainer = Trainer(model=Model(PretrainedConfig()), args=arguments(tmp_path, num_train_epochs=1), train_dataset=data)
+    with pytest.raises(ValueError, match="yields whole batches.*FlightTrainer"):
+        trainer.train()

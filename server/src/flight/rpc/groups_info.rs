@@ -1,7 +1,10 @@
 //! The info of a grouped request: one endpoint a group, in the order of the keys.
 
 use arrow_flight::FlightInfo;
-use forebay_proto::{Encoding, v1};
+use forebay_proto::{
+    Encoding,
+    v1::{self, group_key::Key},
+};
 use serde_json::Value;
 use tonic::Status;
 
@@ -10,6 +13,9 @@ use crate::{
     flight::{context::CallContext, status, ticket},
     stream::PreparedGroups,
 };
+
+/// 2^53, up to which a double holds every whole number.
+const EXACT_MAX: u64 = 1 << 53;
 
 /// The info of all groups. There may be many, so they are written on the CPU pool.
 pub(super) async fn groups_info(
@@ -47,9 +53,25 @@ fn write(
 fn metadata(about: &v1::GroupInfo, key: &Value, encoding: Encoding) -> Vec<u8> {
     let mut written = forebay_proto::encode(about, encoding);
     if encoding == Encoding::Json {
+        if let Some((plain, text)) = large_key(about) {
+            // The names before it are escaped, so nothing else of the message has this form.
+            written = String::from_utf8_lossy(&written).replacen(&plain, &text, 1).into_bytes();
+        }
         // A field after the last one of a JSON object, which is never empty.
         written.pop();
         written.extend(format!(",\"key\":{key}}}").into_bytes());
     }
     written
+}
+
+/// The JSON of a whole-number key that a double does not hold, as written and as text, which proto3 JSON reads as well. A
+/// client of JavaScript sends the text back unchanged.
+fn large_key(about: &v1::GroupInfo) -> Option<(String, String)> {
+    let (field, digits, size) = match about.group.as_ref()?.key.as_ref()? {
+        Key::Integer(value) => ("integer", value.to_string(), value.unsigned_abs()),
+        Key::Unsigned(value) => ("unsigned", value.to_string(), *value),
+        Key::Bucket(value) => ("bucket", value.to_string(), *value),
+        Key::Null(_) | Key::Boolean(_) | Key::Text(_) | Key::Decimal(_) => return None,
+    };
+    (size > EXACT_MAX).then(|| (format!("\"{field}\":{digits}"), format!("\"{field}\":\"{digits}\"")))
 }

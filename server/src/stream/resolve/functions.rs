@@ -182,7 +182,18 @@ fn check_text(column: &str, schema: &Schema, path: &str) -> Result<(), PlanError
             "bytes are not text until they are decoded: derive a column with arrow_cast(column, 'Utf8'), which rejects bytes \
              that are not UTF-8"
         }
-        _ => "derive a column of text from it, such as CAST(column AS VARCHAR)",
+        DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(..)
+        | DataType::ListView(_)
+        | DataType::LargeListView(_)
+        | DataType::Struct(_)
+        | DataType::Map(..)
+        | DataType::Union(..) => {
+            "lists and structs are no text: store the text in a column of its own, such as a chat that its template has \
+             rendered, or derive one from a field of a struct with get_field(column, 'name')"
+        }
+        _ => "derive a column of text from it with CAST(column AS VARCHAR)",
     };
     Err(PlanError::field(path, format!("a tokenizer reads text, and column \"{column}\" is {data_type}: {advice}")))
 }

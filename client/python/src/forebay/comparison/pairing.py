@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
+
+from forebay.op import UINT64_MAX
 
 PARTITION_BYTES = 32 << 20
 # Each is an open file while a side is divided; the usual limit of a process is 1,024.
@@ -31,6 +34,8 @@ KEYS_SHOWN = 5
 ROW = "\0row"
 # 2^64 divided by the golden ratio, odd: its product spreads consecutive keys.
 MIX = np.uint64(0x9E3779B97F4A7C15)
+# Every decimal and integer of a key.
+DECIMAL: Any = pa.decimal256(76, 38)
 
 Rows = npt.NDArray[np.int64]
 Batches = Iterator[pa.RecordBatch]
@@ -191,8 +196,8 @@ def _identities(left: Any, right: Any, names: Sequence[tuple[str, str]]) -> tupl
     for one, other in names:
         columns: list[Any] = [_canonical(left.column(one)), _canonical(right.column(other))]
         if columns[0].type != columns[1].type:
-            # int64 and uint64 have no common integer type.
-            columns = [column.cast(pa.decimal128(20)) for column in columns]
+            # int64, uint64 and decimals have no common integer type.
+            columns = [column.cast(DECIMAL) for column in columns]
         encoded: Any = pa.concat_arrays(columns).dictionary_encode()
         values = np.asarray(encoded.indices.fill_null(-1), np.int64) + 1
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + values, return_inverse=True)[1].astype(np.int64)
@@ -274,19 +279,27 @@ def _partitions(batch: pa.RecordBatch, keys: list[str], count: int) -> Rows:
             hashes = hashes * np.uint64(31) + (numbers * MIX >> np.uint64(32))
             continue
         encoded = column.dictionary_encode()
-        texts = [b"" if value is None else repr(value).encode() for value in encoded.dictionary.to_pylist()]
-        crcs = np.array([zlib.crc32(text) for text in texts] + [0], np.uint64)
+        known = np.array([*map(_hash, encoded.dictionary.to_pylist()), 0], np.uint64)
         # The hash of null is the last one.
-        indices = np.asarray(encoded.indices.fill_null(len(texts)), np.int64)
-        hashes = hashes * np.uint64(31) + crcs[indices]
+        indices = np.asarray(encoded.indices.fill_null(len(known) - 1), np.int64)
+        hashes = hashes * np.uint64(31) + known[indices]
     return (hashes % np.uint64(count)).astype(np.int64)
+
+
+def _hash(value: object) -> int:
+    """Return the hash of a key that is no integer; a decimal's is that of an equal integer."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return (int(value) * int(MIX) & UINT64_MAX) >> 32
+    return 0 if value is None else zlib.crc32(repr(value).encode())
 
 
 def _check_keys(plan: pa.Schema, shards: pa.Schema, names: Sequence[tuple[str, str]]) -> None:
     for one, other in names:
         kinds = [cast(Any, schema).field(name).type for schema, name in ((plan, one), (shards, other))]
         left, right = (_key_kind(kind) for kind in kinds)
-        if left is None or left != right:
+        # Writers without unsigned integers, such as Spark, store them as decimals of whole numbers.
+        is_whole = {left, right} == {"integer", "decimal"} and all(getattr(kind, "scale", 0) == 0 for kind in kinds)
+        if left is None or (left != right and not is_whole):
             raise ValueError(
                 f"by: key {one!r} is {kinds[0]} in the plan and {kinds[1]} in the shards; keys are integers, texts, "
                 "booleans, dates, timestamps or decimals, of the same kind on both sides"
@@ -324,5 +337,5 @@ def _canonical(column: Any) -> pa.Array[Any]:
     if kind == "timestamp":
         return column.cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
     if kind == "decimal":
-        return cast(Any, pc).cast(column, pa.decimal256(76, 38))
+        return cast(Any, pc).cast(column, DECIMAL)
     return column

@@ -14,6 +14,8 @@ from .report import ColumnComparison, ValueDifference
 from .ulps import UNMEASURABLE, Mask, distances
 
 UNITS = ("s", "ms", "us", "ns")
+# Every integer, and every decimal of whole numbers.
+WHOLE: Any = pa.decimal256(76, 0)
 
 Rows = npt.NDArray[np.int64]
 
@@ -31,14 +33,21 @@ class ColumnTally:
     def __init__(self, name: str, plan: pa.Field[Any], shards: pa.Field[Any], limits: Limits, examples: int) -> None:
         self._name = name
         self._types = (type_text(plan), type_text(shards))
-        # A decimal is compared with a number as float64, and with a decimal by its digits.
+        kinds = [cast(pa.DataType, field.type) for field in (plan, shards)]
+        # A decimal of whole numbers is compared with integers as such: float64 does not hold ids beyond 2^53.
+        self._are_whole = {_is_whole_decimal(kind) for kind in kinds} == {False, True} and all(
+            pa.types.is_integer(kind) or _is_whole_decimal(kind) for kind in kinds
+        )
+        # Another decimal is compared with a number as float64, and with a decimal by its digits.
         are_decimals = [pa.types.is_decimal(cast(pa.DataType, field.type)) for field in (plan, shards)]
         self._as_doubles = [one and not other for one, other in zip(are_decimals, reversed(are_decimals), strict=True)]
         doubles = [pa.field(name, pa.float64()) if one else None for one in self._as_doubles]
         self._fields = (doubles[0] or plan, doubles[1] or shards)
         self._limits = limits
         self._examples = examples
-        self._are_numbers = all(has_numbers(cast(pa.DataType, field.type)) for field in self._fields)
+        self._are_numbers = not self._are_whole and all(
+            has_numbers(cast(pa.DataType, field.type)) for field in self._fields
+        )
         self._equal = self._within = self._differ = 0
         self._ulps_max, self._difference_max = 0, 0.0
         self._differences: list[ValueDifference] = []
@@ -52,6 +61,8 @@ class ColumnTally:
         if self._are_numbers:
             self._add_numbers(cells_of(plan, self._fields[0]), cells_of(shards, self._fields[1]), rows, keys)
             return
+        if self._are_whole:
+            plan, shards = (cast(Any, array).cast(WHOLE) for array in (plan, shards))
         differ = ~_equal_values(plan, shards)
         for at in self._first(differ):
             one, other = _value(plan, at), _value(shards, at)
@@ -205,3 +216,7 @@ def _whole(cells: Cells, row: int) -> object:
     if not cells.is_list:
         return _element(cells, row, 0)
     return cells.flat[start:end].tolist()
+
+
+def _is_whole_decimal(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) and cast(Any, kind).scale == 0

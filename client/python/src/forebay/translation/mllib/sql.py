@@ -117,5 +117,12 @@ class _Statement:
             )
         if self._parser.has_text_cast:
             self._frame.note(f"{self._stage.uid}: floats cast to text have another form than in Spark, such as 1e-7")
+        if self._parser.has_zoned:
+            self._frame.note(
+                f"{self._stage.uid}: parts, dates and texts of a timestamp are those in the column's time zone here, "
+                "and in spark.sql.session.timeZone in Spark: they are the same if the zones are, or for dates"
+            )
+        if self._parser.has_power:
+            self._frame.note(f"{self._stage.uid}: zero to a negative power is an error here, and Infinity in Spark")
         if self._parser.has_division:
             self._frame.note(f"{self._stage.uid}: a division by zero is null here, and an error in Spark's ANSI mode")

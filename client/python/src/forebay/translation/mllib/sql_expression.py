@@ -42,6 +42,9 @@ REWRITTEN: dict[str, str] = {
     "isnull": "({0} IS NULL)",
     "isnotnull": "({0} IS NOT NULL)",
 }
+# Functions of the parts of a timestamp, which Spark computes in the time zone of its session.
+ZONED = {"year", "quarter", "month", "weekofyear", "day", "dayofmonth", "dayofyear", "dayofweek", "hour", "minute",
+         "second", "datediff"}  # fmt: skip
 TYPES = {"double": "DOUBLE", "float": "REAL", "int": "INT", "integer": "INT", "bigint": "BIGINT", "long": "BIGINT",
          "string": "VARCHAR", "boolean": "BOOLEAN", "date": "DATE"}  # fmt: skip
 COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
@@ -87,6 +90,10 @@ class ExpressionParser:
         """Whether a divisor occurred that may be zero."""
         self.has_text_cast = False
         """Whether a value is cast to text."""
+        self.has_zoned = False
+        """Whether a result depends on the time zone of Spark's session, if its argument is a timestamp."""
+        self.has_power = False
+        """Whether a power may be that of zero and a negative exponent."""
 
     @property
     def next(self) -> Token:
@@ -246,6 +253,7 @@ class ExpressionParser:
             raise UntranslatableSql(f"CAST to {name}; supported are {', '.join(TYPES)}")
         self.expect(")")
         self.has_text_cast = self.has_text_cast or name == "string"
+        self.has_zoned = self.has_zoned or name in ("date", "string")
         return f"CAST({value} AS {TYPES[name]})"
 
     def _call(self, name: str) -> str:
@@ -256,6 +264,8 @@ class ExpressionParser:
             return "(" + " || ".join(arguments) + ")"
         if name in REWRITTEN and len(arguments) == 1:
             return _short(REWRITTEN[name].replace("{0}", arguments[0]))
+        self.has_zoned = self.has_zoned or name in ZONED
+        self.has_power = self.has_power or name in ("pow", "power")
         least, most = SAME.get(name, (0, -1))
         if not least <= len(arguments) <= most:
             raise UntranslatableSql(f"function {name} with {len(arguments)} arguments")

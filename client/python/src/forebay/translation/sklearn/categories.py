@@ -34,6 +34,8 @@ class Categories:
     """The position of null and NaN in the encoder's list."""
     values: dict[int, object]
     """The value at each position, apart from null and NaN."""
+    none: int | None = None
+    """The position of null if the list has it as None, which scikit-learn treats as a value, not as missing."""
 
     @property
     def base_count(self) -> int:
@@ -58,6 +60,12 @@ def read_categories(state: Derivations, stage: SklearnStage, scalar: Scalar, ind
     values = {position: value for position, value in enumerate(listed) if position not in absent}
     typed = _typed(state, stage, scalar, list(values.values()))
     missing = absent[0] if absent else None
+    none = missing if missing is not None and listed[missing] is None else None
+    if none is not None and not scalar.null:
+        state.note(
+            f"{stage.path}: None in column {named(scalar)} is a value for scikit-learn, whose imputer keeps it unless "
+            "missing_values=None; here it is null, and was filled before"
+        )
     places = list(values)
     if missing is None:
         base = scalar.part.vocab(values=typed)  # type: ignore[arg-type]
@@ -69,7 +77,8 @@ def read_categories(state: Derivations, stage: SklearnStage, scalar: Scalar, ind
     positions = {0: missing, **{place + 1: position for place, position in enumerate(places)}}
     if len(known) > len(typed):
         positions[len(known)] = missing
-    return Categories(scalar.part, base, positions, len(known) + 1, missing, dict(zip(places, typed, strict=True)))
+    known_values = dict(zip(places, typed, strict=True))
+    return Categories(scalar.part, base, positions, len(known) + 1, missing, known_values, none)
 
 
 def infrequent(stage: SklearnStage, index: int, categories: Categories) -> set[int]:

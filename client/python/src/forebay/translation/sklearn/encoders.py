@@ -105,13 +105,15 @@ def ordinal_encoder(state: Derivations, stage: SklearnStage, given: Matrix) -> M
     for index, scalar in enumerate(given.scalars()):
         categories = read_categories(state, stage, scalar, index)
         grouped = infrequent(stage, index, categories)
-        present = sorted(categories.values)
+        # None has a number like any other category; NaN has `encoded_missing_value`.
+        present = sorted([*categories.values, *([] if categories.none is None else [categories.none])])
         frequent = [position for position in present if position not in grouped]
         numbers = {position: place for place, position in enumerate(frequent)}
         numbers |= dict.fromkeys(grouped, len(frequent))
         codes: dict[int, int | None] = {}
         for one, position in categories.positions.items():
-            codes[one] = absent if position == categories.missing else numbers[position]
+            is_absent = position == categories.missing and position != categories.none
+            codes[one] = absent if is_absent else numbers[position]
         if handling == "use_encoded_value":
             codes[categories.unknown] = _code(stage, "unknown_value")
         elif None in codes.values():

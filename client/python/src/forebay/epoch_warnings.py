@@ -1,0 +1,55 @@
+"""Warnings about an epoch before its first step: ranks that differ in steps, and an epoch without any.
+
+Under DistributedDataParallel a rank waits for all others in every step: if one has fewer, the job hangs until the
+timeout of its process group. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from .header import StreamInfo
+
+
+class UnevenRanks(UserWarning):
+    """The ranks of an epoch differ in steps, and the dataset was made without a `remainder`."""
+
+
+class EmptyEpoch(UserWarning):
+    """An epoch has no steps on any rank."""
+
+
+class EpochWarnings:
+    """Warns of the epochs of one dataset, once of each kind. `is_told`: whether it was made with a `remainder`."""
+
+    def __init__(self, *, is_told: bool) -> None:
+        self._is_told = is_told
+        self._warned: set[type[UserWarning]] = set()
+
+    def check(self, info: StreamInfo, *, world_size: int, batch_size: int) -> None:
+        """Warn of this epoch if necessary."""
+        fewest, most = steps_of_ranks(info.rows, world_size, batch_size)
+        if info.steps == 0:
+            self._warn(
+                EmptyEpoch,
+                "the epoch has no steps: no row passes the filter and the sample, or with remainder drop too few for a "
+                "whole batch on every rank",
+            )
+        elif not self._is_told and info.steps == most and fewest < most:
+            self._warn(
+                UnevenRanks,
+                f"unequal steps of ranks: of {info.rows} rows in batches of {batch_size}, some ranks have {most} "
+                f"steps and others {fewest}, and DistributedDataParallel hangs in step {most}: pass "
+                'remainder="drop" or "pad" for equal steps, or remainder="keep" to read every row once in unequal ones',
+            )
+
+    def _warn(self, category: type[UserWarning], text: str) -> None:
+        if category not in self._warned:
+            self._warned.add(category)
+            warnings.warn(text, category, stacklevel=4)
+
+
+def steps_of_ranks(rows: int, world_size: int, batch_size: int) -> tuple[int, int]:
+    """Return the steps of the ranks with the fewest and the most rows, if every row is kept."""
+    fewest, most = rows // world_size, -(-rows // world_size)
+    return -(-fewest // batch_size), -(-most // batch_size)
