@@ -6,6 +6,7 @@ mod date_trunc;
 mod hash64;
 mod instant;
 mod regexp_extract;
+mod rounding;
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ use std::{
 };
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, TableReference, config::ConfigOptions, plan_err};
+use datafusion_common::{DataFusionError, TableReference, config::ConfigOptions, plan_datafusion_err, plan_err};
 use datafusion_expr::{
     AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
     planner::{ContextProvider, ExprPlanner},
@@ -63,6 +64,8 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         date_trunc::function(),
         hash64::function(),
         regexp_extract::function(),
+        rounding::round(),
+        rounding::trunc(),
     ];
     for function in own {
         for alias in function.aliases() {
@@ -76,6 +79,11 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
 /// Whether the SQL planner resolves a lower-case name.
 pub(super) fn is_known(name: &str) -> bool {
     SCALARS.contains_key(name)
+}
+
+/// The function of a lower-case name.
+pub(super) fn named(name: &str) -> Result<Arc<ScalarUDF>, DataFusionError> {
+    SCALARS.get(name).cloned().ok_or_else(|| plan_datafusion_err!("there is no function {name}"))
 }
 
 /// The names, sorted, of the functions whose value depends on their arguments alone.

@@ -2,6 +2,7 @@
 
 mod floats;
 mod hashes;
+mod integers;
 mod times;
 
 use std::{collections::HashMap, sync::Arc};
