@@ -7,7 +7,7 @@
 //! | `UInt64` | `UInt`, u64 |
 //! | Float16, Float32 | `F32` |
 //! | Float64 | `F64` |
-//! | Decimal32…Decimal256 | `F64`, value / 10^scale (accuracy: `execute::load`) |
+//! | Decimal32…Decimal256 | `F64`, the nearest to value / 10^scale |
 //! | Utf8, `LargeUtf8`, `Utf8View` | `Text` |
 //! | Binary, `LargeBinary`, `BinaryView`, `FixedSizeBinary` | `Binary` |
 //! | Dictionary of one of these | as its values |

@@ -69,6 +69,7 @@ pub use ops::{
     exact_decimal::ExactDecimal,
     fill_null::Fill,
     lookup::LookupTable,
+    nearest::{float32_of_decimals, float64_of_decimals},
     op::Op,
     vocab::VocabValues,
 };

@@ -1,9 +1,7 @@
 //! Arrow arrays of numbers → tiles, in the domain that `domain.rs` assigns to their type. Sliced arrays load from their
 //! offset.
 //!
-//! Decimals load as value / 10^scale. The result is correctly rounded if the unscaled value is within ±2^53 and the
-//! scale within 0…22, since both are then exact as f64 and IEEE division rounds once. Otherwise the unscaled value and
-//! the power are each rounded first: the error is within 2 ulp, or 3 for a `Decimal256` beyond 128 bits.
+//! Decimals load as the nearest f64.
 
 use std::ops::Range;
 
@@ -18,6 +16,7 @@ use half::f16;
 
 use crate::{
     domain::Number,
+    ops::nearest::DecimalScale,
     vector::tile::{Tile, Values, ValuesMut, convert},
 };
 
@@ -47,13 +46,6 @@ enum Numbers<'a> {
     Decimal64(&'a [i64], DecimalScale),
     Decimal128(&'a [i128], DecimalScale),
     Decimal256(&'a [i256], DecimalScale),
-}
-
-/// A decimal's scale as the power of ten to divide by, or to multiply by if the scale is negative.
-#[derive(Clone, Copy, Debug)]
-struct DecimalScale {
-    power: f64,
-    negative: bool,
 }
 
 impl<'a> NumberColumn<'a> {
@@ -109,12 +101,12 @@ impl<'a> NumberColumn<'a> {
                 }
             }
             ValuesMut::F64(target) => match &self.numbers {
-                Numbers::Decimal32(values, scale) => {
-                    convert(&values[rows], target, |value| scale.apply(f64::from(value)));
+                Numbers::Decimal32(values, scale) => scale.doubles(&values[rows], f64::from, target),
+                Numbers::Decimal64(values, scale) => scale.doubles(&values[rows], |value| value as f64, target),
+                Numbers::Decimal128(values, scale) => scale.doubles(&values[rows], |value| value as f64, target),
+                Numbers::Decimal256(values, scale) => {
+                    convert(&values[rows], target, |value| scale.double_of_wide(value));
                 }
-                Numbers::Decimal64(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),
-                Numbers::Decimal128(values, scale) => convert(&values[rows], target, |value| scale.apply(value as f64)),
-                Numbers::Decimal256(values, scale) => convert(&values[rows], target, |value| scale.apply(wide(value))),
                 _ => {}
             },
         }
@@ -194,29 +186,6 @@ impl<'a> Numbers<'a> {
             _ => target.fill(0),
         }
     }
-}
-
-impl DecimalScale {
-    fn new(scale: i8) -> Self {
-        // The parser rounds correctly, which powi does not guarantee; |scale| ≤ 128, so the power is finite.
-        let power = format!("1e{}", scale.unsigned_abs()).parse().unwrap_or(f64::NAN);
-        Self { power, negative: scale < 0 }
-    }
-
-    fn apply(self, unscaled: f64) -> f64 {
-        if self.negative { unscaled * self.power } else { unscaled / self.power }
-    }
-}
-
-/// An i256 as f64: correctly rounded within 128 bits; beyond that each half is rounded, and then their sum.
-fn wide(value: i256) -> f64 {
-    if let Some(narrow) = value.to_i128() {
-        return narrow as f64;
-    }
-    // wrapping_abs returns the smallest value unchanged, and its bits are its magnitude.
-    let (low, high) = value.wrapping_abs().to_parts();
-    let magnitude = (high as u128 as f64) * 2f64.powi(128) + low as f64;
-    if value < i256::ZERO { -magnitude } else { magnitude }
 }
 
 fn load_bits(bits: &BooleanBuffer, rows: Range<usize>, target: &mut [i64]) {

@@ -27,6 +27,7 @@ pub(crate) mod map_id;
 pub(crate) mod max_abs;
 pub(crate) mod min_max;
 pub(crate) mod multi_hot;
+pub(crate) mod nearest;
 pub(crate) mod ngram;
 pub(crate) mod one_hot;
 pub(crate) mod op;

@@ -87,7 +87,6 @@ fn check_pattern(node: &Expr) -> Result<(), String> {
         Expr::ScalarFunction(call) if call.func.name().starts_with("regexp_") => {
             call.args.get(1).map_or(Ok(()), check_regex)
         }
-        Expr::SimilarTo(like) => check_regex(&like.pattern),
         Expr::BinaryExpr(BinaryExpr {
             op: RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch, right, ..
         }) => check_regex(right),

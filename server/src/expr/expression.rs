@@ -11,21 +11,24 @@ use arrow::{
     compute::{cast, concat},
     datatypes::{DataType, Field, Schema},
 };
-use datafusion_common::{DFSchema, DataFusionError, config::ConfigOptions};
+use datafusion_common::{
+    DFSchema, DataFusionError,
+    tree_node::{TransformedResult, TreeNode},
+};
 use datafusion_expr::{
     ColumnarValue, Expr, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
-    simplify::SimplifyContext, utils::split_conjunction,
+    utils::split_conjunction,
 };
-use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
 use super::{
-    cost,
+    cost, decimals,
     error::{ExprError, check_forms, first_sentence, missing_column, planning_error, shorten, unusable},
-    floats,
+    floats, fold,
     parse::{check_stable, parse, to_logical},
-    rewrite,
+    patterns, rewrite,
     size::{BYTES_AT_ONCE_MAX, Size},
     times,
 };
@@ -66,6 +69,7 @@ impl Expression {
             }
             other => other.map_err(|error| failed(&error))?,
         };
+        let logical = patterns::translated(logical).map_err(|error| failed(&error))?;
         check_stable(&logical, &short)?;
         cost::check(&logical).map_err(|reason| ExprError::Unusable { text: short.clone(), reason })?;
         let size = Size::of_growing(&logical);
@@ -74,18 +78,15 @@ impl Expression {
         {
             return Err(ExprError::Unusable { text: short, reason: too_long(bytes) });
         }
-        let options = Arc::new(ConfigOptions::default());
         let df_schema = Arc::new(df_schema);
-        let context =
-            SimplifyContext::builder().with_schema(Arc::clone(&df_schema)).with_config_options(options).build();
-        let simplifier = ExprSimplifier::new(context);
         let logical = rewrite::exact(logical, &df_schema)
-            .and_then(|exact| simplifier.coerce(exact, &df_schema))
+            .and_then(|exact| exact.rewrite(&mut TypeCoercionRewriter::new(&df_schema)).data())
             .and_then(|coerced| floats::ordered(coerced, &df_schema))
-            .and_then(|coerced| times::resolved(coerced, &df_schema))
-            .and_then(|coerced| simplifier.simplify(coerced))
-            // Simplification makes casts of `arrow_cast`.
-            .and_then(|simple| times::resolved(simple, &df_schema))
+            .and_then(|ordered| times::resolved(ordered, &df_schema))
+            .and_then(|resolved| decimals::with_nearest_floats(resolved, &df_schema))
+            .and_then(|converted| fold::folded(converted, &df_schema))
+            // Folding makes casts of `arrow_cast`.
+            .and_then(|folded| times::resolved(folded, &df_schema))
             .map_err(|source| failed(&source))?;
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())

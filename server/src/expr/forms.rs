@@ -165,7 +165,6 @@ fn sometimes_offered(node: &SqlExpr) -> Option<String> {
         SqlExpr::IsNormalized { .. } => "IS NORMALIZED",
         SqlExpr::Prefixed { .. } => "a prefixed string",
         SqlExpr::Interval(_) => "this form of INTERVAL",
-        SqlExpr::SimilarTo { escape_char: Some(_), .. } => "SIMILAR TO with ESCAPE",
         _ => return None,
     };
     Some(format!("{form} is not supported"))

@@ -9,6 +9,7 @@ use arrow::{
     datatypes::{DataType, SchemaRef},
 };
 use datafusion_common::{Column, ScalarValue};
+use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_pruning::PruningPredicateBuilder;
 
 use super::expression::Expression;
@@ -37,7 +38,10 @@ impl Expression {
     /// For each row group, whether the filter may be true for any of its rows. True without usable statistics.
     pub fn may_pass(&self, schema: &SchemaRef, statistics: &PruningStatistics) -> Vec<bool> {
         let keep_all = || vec![true; statistics.row_counts.len()];
-        let Ok(filter) = monotone::only(Arc::clone(self.physical()), schema) else { return keep_all() };
+        let monotone = monotone::only(Arc::clone(self.physical()), schema);
+        // Moves NOT inwards: pruning does not look through it.
+        let simplified = monotone.and_then(|filter| PhysicalExprSimplifier::new(schema).simplify(filter));
+        let Ok(filter) = simplified else { return keep_all() };
         let builder = PruningPredicateBuilder::new().with_file_schema(SchemaRef::clone(schema));
         match builder.build(filter) {
             Some(predicate) => predicate.prune(statistics).unwrap_or_else(|_| keep_all()),

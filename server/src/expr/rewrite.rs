@@ -4,26 +4,26 @@
 //! - A TIMESTAMP or DATE literal takes the unit of the other operand: nanoseconds end in the year 2262.
 //! - Integers narrower than 64 bits are widened before arithmetic and negation, which would wrap. So are decimals of up
 //!   to 64 bits.
-//! - Remainders of a uint64 by a literal, and bit operations, are computed in uint64. DataFusion would use decimals,
-//!   which have no bit operations.
+//! - Integer arithmetic with a uint64 stays exact: see `unsigned`. So do decimals where they can: see `decimals`.
 
 use arrow::datatypes::DataType;
 use datafusion_common::{
-    DFSchema, DataFusionError, ScalarValue,
+    DFSchema, DataFusionError,
     tree_node::{Transformed, TreeNode},
 };
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
-use super::{compare, numbers, operands, times};
+use super::{compare, decimals, numbers, operands, times, unsigned};
 
 /// Rewrites an expression from the leaves up.
 pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let settled = numbers::settle(expr)?.transform_up(|node| Ok(Transformed::yes(wide_decimal(node, schema))))?.data;
     let rewrite = |node| {
-        let compared = compare::exact(unsigned(widen(node, schema), schema), schema)?;
+        let whole = unsigned::exact(widen(node, schema), schema)?;
+        let compared = compare::exact(decimals::exact(whole, schema), schema)?;
         Ok(Transformed::yes(times::exact(compared, schema)))
     };
-    let rewritten = settled.transform_up(rewrite)?.data;
+    let rewritten = unsigned::narrow(settled.transform_up(rewrite)?.data);
     rewritten.transform_up(|node| Ok(Transformed::yes(compare::far_literal(node)))).map(|transformed| transformed.data)
 }
 
@@ -56,34 +56,6 @@ fn widen(node: Expr, schema: &DFSchema) -> Expr {
         Expr::ScalarFunction(mut call) if call.func.name() == "abs" => {
             call.args = call.args.into_iter().map(|value| widened(value, schema)).collect();
             Expr::ScalarFunction(call)
-        }
-        other => other,
-    }
-}
-
-/// Converts the literal of a remainder or a bit operation with a uint64 to uint64.
-fn unsigned(node: Expr, schema: &DFSchema) -> Expr {
-    use Operator::{BitwiseAnd, BitwiseOr, BitwiseShiftLeft, BitwiseShiftRight, BitwiseXor, Modulo};
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = node else { return node };
-    let is_unsigned = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::UInt64));
-    let (left, right) = match op {
-        Modulo | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight => {
-            match (is_unsigned(&left), is_unsigned(&right)) {
-                (true, false) => (left, Box::new(unsigned_literal(*right))),
-                (false, true) => (Box::new(unsigned_literal(*left)), right),
-                _ => (left, right),
-            }
-        }
-        _ => (left, right),
-    };
-    Expr::BinaryExpr(BinaryExpr { left, op, right })
-}
-
-/// An integer literal as uint64, unless it is negative; other expressions unchanged.
-fn unsigned_literal(expr: Expr) -> Expr {
-    match expr {
-        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) if value >= 0 => {
-            Expr::Literal(ScalarValue::UInt64(Some(value.unsigned_abs())), metadata)
         }
         other => other,
     }

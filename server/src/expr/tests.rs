@@ -262,3 +262,4 @@ fn compile_finds_errors_that_do_not_depend_on_data() {
 mod documented;
 mod exact;
 mod forms;
+mod written;

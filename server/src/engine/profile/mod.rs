@@ -18,6 +18,7 @@ use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_expr::Accumulator;
 use datafusion_functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion_physical_expr::{aggregate::AggregateExprBuilder, expressions::Column};
+use forebay_kernels::float64_of_decimals;
 
 use super::{
     Engine, EngineError,
@@ -199,10 +200,7 @@ impl ProfiledValues {
                 None => (least, most),
             });
         }
-        let numbers = match values.data_type() {
-            DataType::Decimal256(..) => compute::cast(values, &DataType::Float64)?,
-            _ => Arc::clone(values),
-        };
+        let numbers = float64_of_decimals(values).map_or_else(|| Arc::clone(values), |floats| Arc::new(floats) as _);
         if let Some(moments) = &mut self.moments {
             add_moments(moments, &numbers);
         }

@@ -10,6 +10,7 @@ mod hash64;
 mod instant;
 pub(super) mod local;
 mod regexp_extract;
+mod rounding;
 pub(super) mod shift;
 pub(super) mod span;
 mod to_char;
@@ -23,7 +24,7 @@ use std::{
 };
 
 use arrow::datatypes::DataType;
-use datafusion_common::{DataFusionError, TableReference, config::ConfigOptions, plan_err};
+use datafusion_common::{DataFusionError, TableReference, config::ConfigOptions, plan_datafusion_err, plan_err};
 use datafusion_expr::{
     AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
     planner::{ContextProvider, ExprPlanner},
@@ -76,6 +77,8 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         regexp_extract::function(),
         to_char::function(),
         to_unixtime::function(),
+        rounding::round(),
+        rounding::trunc(),
     ];
     for function in own.into_iter().chain(to_timestamp::functions()) {
         for alias in function.aliases() {
@@ -89,6 +92,11 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
 /// Whether the SQL planner resolves a lower-case name.
 pub(super) fn is_known(name: &str) -> bool {
     SCALARS.contains_key(name)
+}
+
+/// The function of a lower-case name.
+pub(super) fn named(name: &str) -> Result<Arc<ScalarUDF>, DataFusionError> {
+    SCALARS.get(name).cloned().ok_or_else(|| plan_datafusion_err!("there is no function {name}"))
 }
 
 /// The names, sorted, of the functions whose value depends on their arguments alone.

@@ -3,6 +3,7 @@
 mod floats;
 mod hashes;
 mod instants;
+mod integers;
 mod spans;
 mod times;
 

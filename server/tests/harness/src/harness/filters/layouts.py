@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -27,12 +27,18 @@ class Layout:
     weaker: Weaker | None = None
     # Whether a file of no rows follows the others.
     empty_file: bool = False
+    # Whether columns without nulls are required, which must not matter.
+    required: bool = False
 
     def write(self, table: pa.Table, folder: Path) -> None:
         """Replaces what the folder holds."""
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
             old.unlink()
+        if self.required:
+            table = table.cast(
+                pa.schema([field.with_nullable(table[field.name].null_count > 0) for field in table.schema])
+            )
         files = max(1, min(self.files, table.num_rows))
         cuts = [table.num_rows * part // files for part in range(files + 1)]
         for number, (start, end) in enumerate(pairwise(cuts)):
@@ -66,6 +72,7 @@ def draw_layouts(table: Drawn, count: int) -> dict[str, Layout]:
     for number in range(count - 1):
         writers = [with_pyarrow, with_polars, with_duckdb] if table.portable else [with_pyarrow]
         layouts[f"other{number}"] = random.choice(writers)(table, random)
+    layouts["required"] = replace(with_pyarrow(table, random), required=True)
     return layouts
 
 

@@ -22,12 +22,20 @@ def comparable(left: Expr, right: Expr) -> tuple[str, str] | None:
         # NaN, infinities and numbers far from any integer: float64 is exact enough.
         return ("$0::DOUBLE", "$0::DOUBLE") if all(not part.parts for part in (left, right)) else None
     if kinds & {*FLOATS}:
-        # Both round to float64. Decimals of more than 15 digits may be rounded differently.
-        exact = not any(part.written or "38" in part.sql for part in (left, right))
-        return ("$0::DOUBLE", "$0::DOUBLE") if exact else None
+        # Both round to float64.
+        exact = not any(part.written for part in (left, right)) and "wide" not in kinds
+        return (nearest(left), nearest(right)) if exact else None
     # A number that is written is compared as written: a decimal of at most 38 digits.
     places = max(scale(left), scale(right))
     return of_integer(left, places), of_integer(right, places)
+
+
+# DuckDB converts decimals of more than 15 digits with two roundings, and texts with one.
+NEAREST = "$0::VARCHAR"
+
+
+def nearest(part: Expr) -> str:
+    return f"{NEAREST}::DOUBLE" if part.kind == "decimal" else "$0::DOUBLE"
 
 
 def is_double(part: Expr) -> bool:

@@ -35,13 +35,17 @@ class Drawn:
 
 
 def draw_table(seed: int) -> Drawn:
-    """Draws a table. Every third one has only types that all three writers store alike."""
+    """Draws a table. Every third one has only types that all three writers store alike, every fourth has no nulls."""
     random = Random(f"table {seed}")
     portable = seed % 3 == 0
     offered = [column for column in TYPES if column.portable or not portable]
     columns = random.sample(offered, COLUMNS_PER_TABLE)
     rows = random.randint(ROWS_MIN, ROWS_MAX)
-    return Drawn(seed, columns, {column.name: spread(column, rows, random) for column in columns}, rows, portable)
+    values = {column.name: spread(column, rows, random) for column in columns}
+    if seed % 4 == 1:
+        for column in columns:
+            values[column.name] = [column.draw(random) if value is None else value for value in values[column.name]]
+    return Drawn(seed, columns, values, rows, portable)
 
 
 def spread(column: Column, rows: int, random: Random) -> list[Any]:
