@@ -16,7 +16,7 @@ from .columns import Columns
 from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
-from .description import ColumnDescription, DatasetDescription
+from .description import ColumnDescription, DatasetDescription, LeftOutFiles
 from .errors import (
     BrokenStream,
     Cancelled,
@@ -105,6 +105,7 @@ __all__ = [
     "InvalidRequest",
     "Join",
     "LearnedStatistic",
+    "LeftOutFiles",
     "LibraryColumn",
     "MappedBatches",
     "Mixture",
