@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
@@ -13,8 +13,9 @@ use arrow::{
     error::ArrowError,
 };
 use arrow_ipc::{
+    Endianness,
     reader::{FileReader as IpcFileReader, StreamReader, read_footer_length},
-    root_as_footer,
+    root_as_footer, root_as_message,
 };
 
 use crate::{
@@ -74,12 +75,11 @@ fn open(path: &Path) -> Result<Opened, ConvertError> {
         return Err(ConvertError::File { path: path.to_owned(), reason });
     }
     let file = BufReader::new(File::open(path).map_err(failed)?);
-    if first.starts_with(b"ARROW1") {
-        check_blocks(path).map_err(|reason| ConvertError::File {
-            path: path.to_owned(),
-            reason: format!("it is not a readable Arrow file: {reason}"),
-        })?;
-    }
+    let checked = if first.starts_with(b"ARROW1") { check_blocks(path) } else { check_stream(path) };
+    checked.map_err(|reason| ConvertError::File {
+        path: path.to_owned(),
+        reason: format!("it is not a readable Arrow file: {reason}"),
+    })?;
     let opened = if first.starts_with(b"ARROW1") {
         IpcFileReader::try_new(file, None).map(|reader| -> Opened { (reader.schema(), Box::new(reader)) })
     } else {
@@ -88,7 +88,39 @@ fn open(path: &Path) -> Result<Opened, ConvertError> {
     opened.map_err(|error| invalid(path, &error))
 }
 
-/// Checks that the footer declares no bytes beyond the file: the reader allocates what it declares.
+/// The largest schema of a stream.
+const SCHEMA_BYTES_MAX: u64 = 1 << 28;
+
+/// Marks the length of a message; before version 0.15 of the format, the length came first.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Checks the byte order of a stream, which its first message has: the reader would return other numbers, or panic.
+fn check_stream(path: &Path) -> Result<(), String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let mut length = [0; 4];
+        file.read_exact(&mut length)?;
+        if length == CONTINUATION {
+            file.read_exact(&mut length)?;
+        }
+        let mut message = Vec::new();
+        file.take(u64::from(u32::from_le_bytes(length)).min(SCHEMA_BYTES_MAX)).read_to_end(&mut message)?;
+        Ok(message)
+    };
+    let message = read().map_err(|error| error.to_string())?;
+    // Other damage is left to the reader.
+    let schema = root_as_message(&message).ok().and_then(|message| message.header_as_schema());
+    schema.map_or(Ok(()), |schema| check_order(schema.endianness()))
+}
+
+fn check_order(order: Endianness) -> Result<(), String> {
+    if order == Endianness::Little {
+        return Ok(());
+    }
+    Err("its values are in big-endian byte order: read it with pyarrow and write it again".to_owned())
+}
+
+/// Checks the byte order, and that the footer declares no bytes beyond the file: the reader allocates what it declares.
 fn check_blocks(path: &Path) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let mut file = File::open(path).map_err(|error| text(&error))?;
@@ -101,6 +133,7 @@ fn check_blocks(path: &Path) -> Result<(), String> {
     let mut bytes = vec![0; length];
     file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes)).map_err(|error| text(&error))?;
     let footer = root_as_footer(&bytes).map_err(|error| text(&error))?;
+    footer.schema().map_or(Ok(()), |schema| check_order(schema.endianness()))?;
     let blocks = footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
     for block in blocks {
         let lengths = [block.offset(), block.metaDataLength().into(), block.bodyLength()];

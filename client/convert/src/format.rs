@@ -51,7 +51,7 @@ impl Format {
             "csv" | "tsv" => Some(Self::Csv),
             "jsonl" | "ndjson" | "json" => Some(Self::JsonLines),
             "arrow" | "arrows" | "feather" | "ipc" if !is_compressed => Some(Self::Arrow),
-            "parquet" if !is_compressed => Some(Self::Parquet),
+            "parquet" | "parq" | "pq" if !is_compressed => Some(Self::Parquet),
             _ => None,
         }
     }
@@ -80,6 +80,7 @@ mod tests {
             ("a.b.jsonl.zst", Some(Format::JsonLines)),
             ("a.feather", Some(Format::Arrow)),
             ("a.parquet", Some(Format::Parquet)),
+            ("a.PQ", Some(Format::Parquet)),
             ("a.parquet.gz", None),
             ("a.txt", None),
             ("csv", None),

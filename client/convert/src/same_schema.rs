@@ -9,7 +9,7 @@ use std::{
 };
 
 use arrow::{
-    array::{RecordBatch, RecordBatchOptions, new_null_array},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
     compute::{CastOptions, cast_with_options},
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit},
     error::ArrowError,
@@ -77,34 +77,80 @@ impl SameSchema {
 /// A batch of a file with the columns of the common schema.
 pub(crate) fn align(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let rows = batch.num_rows();
-    let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
         None => Ok(new_null_array(field.data_type(), rows)),
         Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
-        Some(column) => cast_with_options(column, field.data_type(), &options),
+        Some(column) => exactly(column, field),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let counted = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &counted)
 }
 
-/// A column as it is written: views become plain, and seconds, which Parquet lacks, milliseconds.
+/// A column in the type in which it is written, without loss.
+fn exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    let cast = |column: &ArrayRef, kind: &DataType| {
+        cast_with_options(column, kind, &CastOptions { safe: false, ..CastOptions::default() })
+    };
+    let written = cast(column, field.data_type())?;
+    // A conversion to days drops the time of day.
+    let has_milliseconds = contains(column.data_type(), &|kind| *kind == DataType::Date64);
+    if has_milliseconds && cast(&written, column.data_type())?.as_ref() != column.as_ref() {
+        let name = field.name();
+        let reason =
+            format!("column \"{name}\" of type Date64 has a value that is no whole day: cast it to a timestamp");
+        return Err(ArrowError::CastError(reason));
+    }
+    Ok(written)
+}
+
+/// A column as it is written, at any level: views become plain, and what Parquet has no type for becomes what it has.
+/// Seconds become milliseconds, and days in milliseconds days.
 fn written(field: &FieldRef) -> FieldRef {
-    let kind = match field.data_type() {
+    Arc::new(Field::clone(field).with_data_type(written_type(field.data_type())))
+}
+
+fn written_type(kind: &DataType) -> DataType {
+    match kind {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
         DataType::Timestamp(TimeUnit::Second, zone) => DataType::Timestamp(TimeUnit::Millisecond, zone.clone()),
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Date64 => DataType::Date32,
         DataType::List(item) => DataType::List(written(item)),
         DataType::LargeList(item) => DataType::LargeList(written(item)),
         DataType::FixedSizeList(item, size) => DataType::FixedSizeList(written(item), *size),
+        DataType::Map(entries, is_sorted) => DataType::Map(written(entries), *is_sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(written).collect()),
-        _ => return Arc::clone(field),
-    };
-    Arc::new(Field::clone(field).with_data_type(kind))
+        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(written_type(values))),
+        other => other.clone(),
+    }
+}
+
+/// Whether a type, or one nested in it, is of a kind.
+fn contains(kind: &DataType, is_wanted: &dyn Fn(&DataType) -> bool) -> bool {
+    let nested = |field: &FieldRef| contains(field.data_type(), is_wanted);
+    is_wanted(kind)
+        || match kind {
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::Map(item, _) => nested(item),
+            DataType::Struct(fields) => fields.iter().any(nested),
+            DataType::Dictionary(_, values) => contains(values, is_wanted),
+            DataType::RunEndEncoded(_, values) => nested(values),
+            _ => false,
+        }
 }
 
 /// Writes a file of one null: some types fail only when a value is written.
 fn write_null(field: &Field) -> Result<(), ParquetError> {
+    // The writer panics.
+    if contains(field.data_type(), &|kind| matches!(kind, DataType::Union(..))) {
+        return Err(ParquetError::General("it has no unions".to_owned()));
+    }
     let column = new_null_array(field.data_type(), 1);
     let schema = Arc::new(Schema::new(vec![field.clone().with_nullable(true)]));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;

@@ -93,8 +93,9 @@ fn walk(
     };
     names.sort_by_cached_key(key);
     for name in names {
-        // Markers and incomplete files, which datasets skip too.
-        if name.as_encoded_bytes().starts_with(b"_") || name.as_encoded_bytes().starts_with(b".") {
+        // Markers and incomplete files, which datasets skip too; a folder such as _key=1 is a partition there.
+        let bytes = name.as_encoded_bytes();
+        if bytes.starts_with(b".") || bytes.starts_with(b"_") && !bytes.contains(&b'=') {
             continue;
         }
         let path = folder.join(&name);
@@ -107,14 +108,24 @@ fn walk(
                               each folder to a folder of the same name";
                 return Err(ConvertError::File { path, reason: reason.to_owned() });
             }
-        } else if let Some(format) = Format::of_name(&path)
-            && options.format.is_none_or(|wanted| wanted == format)
-        {
-            let format = if options.format.is_some() { format } else { by_magic(&path)?.unwrap_or(format) };
+        } else if let Some(format) = in_folder(&path, options)? {
             found.push((SourceFile { path, bytes: metadata.len() }, format));
         }
     }
     Ok(())
+}
+
+/// The format of a file of a folder; `None` if it is not to be converted. Hive and Spark also write Parquet under names
+/// without an extension.
+fn in_folder(path: &Path, options: &Options) -> Result<Option<Format>, ConvertError> {
+    let named = Format::of_name(path);
+    let found = match named {
+        Some(_) if options.format.is_some() => named,
+        Some(_) => by_magic(path)?.or(named),
+        None if path.extension().is_none() => by_magic(path)?,
+        None => None,
+    };
+    Ok(found.filter(|found| options.format.is_none_or(|wanted| wanted == *found)))
 }
 
 fn format_of(path: &Path) -> Result<Format, ConvertError> {

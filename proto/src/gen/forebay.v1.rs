@@ -1674,11 +1674,29 @@ pub struct Description {
     pub rows: u64,
     #[prost(message, repeated, tag = "5")]
     pub columns: ::prost::alloc::vec::Vec<ColumnDescription>,
+    /// What the folder of the dataset has beside its files.
+    #[prost(message, repeated, tag = "6")]
+    pub left_out: ::prost::alloc::vec::Vec<LeftOutFiles>,
 }
 impl ::prost::Name for Description {
 const NAME: &'static str = "Description";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Description".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Description".into() }}
+/// Files of a folder that are no part of its dataset, for one reason.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOutFiles {
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    /// The first ones by name, relative to the folder: of hidden folders, which count as one, with a slash at the end.
+    #[prost(string, repeated, tag = "3")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for LeftOutFiles {
+const NAME: &'static str = "LeftOutFiles";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LeftOutFiles".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LeftOutFiles".into() }}
 /// What a column holds. Values of dictionaries are described, not their keys.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ColumnDescription {

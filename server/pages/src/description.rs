@@ -77,9 +77,9 @@ impl Column {
         let levels_fit = match page.kind {
             PageKind::Dictionary => false,
             PageKind::DataV1 { has_runs } => has_runs || !self.is_optional,
-            PageKind::DataV2 { levels, nulls, .. } => {
-                let has_levels = self.is_optional || (levels == 0 && nulls == 0);
-                has_levels && nulls <= page.values && levels <= page.uncompressed.min(page.body.len())
+            PageKind::DataV2 { levels, .. } => {
+                let has_levels = self.is_optional || levels == 0;
+                has_levels && levels <= page.uncompressed.min(page.body.len())
             }
         };
         let is_small = page.values <= WHOLE_PAGE_VALUES_MAX;

@@ -43,10 +43,10 @@ pub(crate) enum PageKind {
     DataV1 {
         has_runs: bool,
     },
-    /// Its definition levels precede the values and are not compressed.
+    /// Its definition levels precede the values and are not compressed. They alone say which rows are null: some writers
+    /// declare another number in the header.
     DataV2 {
         levels: usize,
-        nulls: usize,
         is_compressed: bool,
     },
 }
@@ -109,7 +109,7 @@ fn next_page(chunk: &Bytes, at: usize) -> Option<(Page, usize)> {
                 return None;
             }
             let is_compressed = data.1.0[7].unwrap_or(true);
-            let kind = PageKind::DataV2 { levels: data.size(5)?, nulls: data.size(2)?, is_compressed };
+            let kind = PageKind::DataV2 { levels: data.size(5)?, is_compressed };
             (is_flat.then_some(kind)?, data.encoding(4)?, data.size(1)?)
         }
         _ => return None,

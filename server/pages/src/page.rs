@@ -149,11 +149,6 @@ impl Pages {
             body
         };
         let count = valid.as_ref().map_or(page.values, BooleanBuffer::count_set_bits);
-        if let PageKind::DataV2 { nulls, .. } = page.kind
-            && count + nulls != page.values
-        {
-            return Err(PageError::new("the header of a page declares another number of nulls than the page has"));
-        }
         Ok(OpenPage { body, encoding: page.encoding, values_at, count, rows: page.values, valid })
     }
 

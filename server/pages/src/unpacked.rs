@@ -67,7 +67,7 @@ fn unpack(page: &Page, codec: Codec, target: &mut [u8]) -> Result<(), PageError>
 /// The header of a page that is stored as it is.
 fn as_stored(page: &Page, body: Bytes) -> Page {
     let kind = match page.kind {
-        PageKind::DataV2 { levels, nulls, .. } => PageKind::DataV2 { levels, nulls, is_compressed: false },
+        PageKind::DataV2 { levels, .. } => PageKind::DataV2 { levels, is_compressed: false },
         kind => kind,
     };
     Page { kind, body, checksum: None, ..page.clone() }

@@ -6,7 +6,7 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
-use arrow_ipc::{convert::fb_to_schema, root_as_footer};
+use arrow_ipc::{Endianness, convert::fb_to_schema, root_as_footer};
 use bytes::Bytes;
 use object_store::ObjectMeta;
 use parquet::{
@@ -22,7 +22,7 @@ use parquet::{
 use super::{
     arrow_layout::{ArrowBatch, ArrowLayout, blocks, message_range},
     error::CatalogError,
-    file_footer::{Footer, wide},
+    file_footer::{FileError, Footer, wide},
     store::{Store, StoreError},
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
@@ -58,7 +58,8 @@ pub(super) async fn read(
     end: &Bytes,
     cpu: &CpuPool,
 ) -> Result<Footer, CatalogError> {
-    let corrupt = |reason: String| CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason };
+    let of_file = |error: FileError| error.of_file(dataset, file);
+    let corrupt = |reason: String| of_file(reason.into());
     let failed = |error: StoreError| {
         if error.is_change() {
             let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
@@ -75,10 +76,10 @@ pub(super) async fn read(
     };
     let (bytes, size) = (footer.clone(), object.size);
     let ranges = cpu.run(move || message_ranges(&bytes, size)).await;
-    let ranges = ranges.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
+    let ranges = ranges.map_err(|panic| corrupt(panic.of_damage()))?.map_err(of_file)?;
     let messages = if ranges.is_empty() { Vec::new() } else { store.read(object, &ranges).await.map_err(failed)? };
     let opened = cpu.run(move || open(&footer, &messages, size)).await;
-    opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)
+    opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(of_file)
 }
 
 fn footer_range(end: &[u8], file_bytes: u64) -> Result<Range<u64>, String> {
@@ -92,31 +93,37 @@ fn footer_range(end: &[u8], file_bytes: u64) -> Result<Range<u64>, String> {
 }
 
 /// The ranges of the messages of dictionaries and record batches.
-fn message_ranges(footer: &[u8], file_bytes: u64) -> Result<Vec<Range<u64>>, String> {
+fn message_ranges(footer: &[u8], file_bytes: u64) -> Result<Vec<Range<u64>>, FileError> {
     let footer = root_as_footer(footer).map_err(|error| error.to_string())?;
+    // Before the schema is parsed: the library panics on some types in this order.
+    if footer.schema().is_some_and(|schema| schema.endianness() == Endianness::Big) {
+        let reason = "its values are in big-endian byte order: read it with pyarrow and write it again";
+        return Err(FileError::Unserved(reason.to_owned()));
+    }
     let (dictionaries, batches) = blocks(footer);
     if batches.len() > BATCHES_MAX || dictionaries.len() > BATCHES_MAX {
-        return Err(format!("it has more than {BATCHES_MAX} record batches: `forebay convert` writes larger ones"));
+        let reason = format!("it has more than {BATCHES_MAX} record batches: `forebay convert` writes larger ones");
+        return Err(FileError::Unserved(reason));
     }
     let ranges = dictionaries.iter().chain(&batches).map(|block| message_range(block, file_bytes));
     let ranges = ranges.collect::<Result<Vec<_>, _>>()?;
     if ranges.iter().map(|range| range.end - range.start).sum::<u64>() > METADATA_BYTES_MAX {
-        return Err(format!("its messages declare more than {METADATA_BYTES_MAX} bytes"));
+        return Err(format!("its messages declare more than {METADATA_BYTES_MAX} bytes").into());
     }
     if ranges.iter().any(Range::is_empty) {
-        return Err("a message of its footer is empty".to_owned());
+        return Err("a message of its footer is empty".into());
     }
     Ok(ranges)
 }
 
-fn open(footer_bytes: &[u8], messages: &[Bytes], file_bytes: u64) -> Result<Footer, String> {
+fn open(footer_bytes: &[u8], messages: &[Bytes], file_bytes: u64) -> Result<Footer, FileError> {
     let footer = root_as_footer(footer_bytes).map_err(|error| error.to_string())?;
     let schema: SchemaRef = Arc::new(fb_to_schema(footer.schema().ok_or("its footer has no schema")?));
     let layout = ArrowLayout::new(SchemaRef::clone(&schema), footer, messages, file_bytes)?;
     let metadata = metadata(&layout).map_err(|error| error.to_string())?;
     let read_as = |schema: SchemaRef| {
         ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new().with_schema(schema))
-            .map_err(|error| format!("its types are not served: {error}"))
+            .map_err(|error| FileError::Unserved(format!("its types are not read: {error}")))
     };
     let decoded = metadata.file_metadata().schema_descr_ptr();
     let wide = read_as(Arc::new(wide(&schema)))?;

@@ -3,11 +3,13 @@
 //!
 //! Only offsets are read and checked here; `scan` reads the buffers and makes arrays of them.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UnionMode};
 use arrow_ipc::{Block, CompressionType, DictionaryBatch, Footer, MetadataVersion, RecordBatch, root_as_message};
 use bytes::Bytes;
+
+use super::file_footer::FileError;
 
 /// Nesting of types, as in Parquet files.
 const DEPTH_MAX: usize = 64;
@@ -96,47 +98,51 @@ impl ArrowLayout {
         footer: Footer<'_>,
         messages: &[Bytes],
         file_bytes: u64,
-    ) -> Result<Self, String> {
-        check_types(&schema)?;
+    ) -> Result<Self, FileError> {
+        check_types(&schema).map_err(FileError::Unserved)?;
         let (of_dictionaries, of_batches) = blocks(footer);
         let mut messages = messages.iter();
         let mut layout = Self { schema, batches: Vec::new(), dictionaries: Vec::new() };
         for (index, block) in of_dictionaries.iter().enumerate() {
             let bytes = messages.next().map(AsRef::as_ref).unwrap_or_default();
-            let failed = |reason: String| format!("dictionary batch {index}: {reason}");
+            let failed = |error: FileError| error.within(&format!("dictionary batch {index}"));
             let dictionary = layout.dictionary(bytes, block, file_bytes).map_err(failed)?;
             layout.dictionaries.push(dictionary);
         }
         for (index, block) in of_batches.iter().enumerate() {
             let bytes = messages.next().map(AsRef::as_ref).unwrap_or_default();
-            let failed = |reason: String| format!("record batch {index}: {reason}");
-            let message = root_as_message(flatbuffer(bytes)).map_err(|error| failed(error.to_string()))?;
-            let batch = message.header_as_record_batch().ok_or_else(|| failed("it is no record batch".to_owned()))?;
-            check_version(message.version()).map_err(failed)?;
-            let batch = batch_of(
-                &batch,
-                layout.schema.fields().iter().map(AsRef::as_ref),
-                body(block, file_bytes).map_err(failed)?,
-            );
-            layout.batches.push(batch.map_err(failed)?);
+            let failed = |error: FileError| error.within(&format!("record batch {index}"));
+            layout.batches.push(layout.batch(bytes, block, file_bytes).map_err(failed)?);
         }
         Ok(layout)
     }
 
-    /// The ids of the dictionaries of a column, those of nested values included.
+    /// The ids of the dictionaries of a column, those of nested values included: a dictionary in the values of another
+    /// precedes it.
     pub fn dictionary_ids(&self, column: usize) -> Vec<i64> {
         let mut ids = Vec::new();
         collect_ids(self.schema.field(column), &mut ids);
+        // Fields may share a dictionary.
+        let mut seen = HashSet::new();
+        ids.retain(|id| seen.insert(*id));
         ids
     }
 
-    fn dictionary(&self, bytes: &[u8], block: &Block, file_bytes: u64) -> Result<ArrowDictionary, String> {
+    fn batch(&self, bytes: &[u8], block: &Block, file_bytes: u64) -> Result<ArrowBatch, FileError> {
+        let message = root_as_message(flatbuffer(bytes)).map_err(|error| error.to_string())?;
+        let batch = message.header_as_record_batch().ok_or("it is no record batch")?;
+        check_version(message.version())?;
+        let fields = self.schema.fields().iter().map(AsRef::as_ref);
+        Ok(batch_of(&batch, fields, body(block, file_bytes)?)?)
+    }
+
+    fn dictionary(&self, bytes: &[u8], block: &Block, file_bytes: u64) -> Result<ArrowDictionary, FileError> {
         let message = root_as_message(flatbuffer(bytes)).map_err(|error| error.to_string())?;
         let batch: DictionaryBatch<'_> = message.header_as_dictionary_batch().ok_or("it is no dictionary batch")?;
         check_version(message.version())?;
         let (id, is_delta) = (batch.id(), batch.isDelta());
         if !is_delta && self.dictionaries.iter().any(|known| known.id == id) {
-            return Err(format!("the file replaces dictionary {id}, which files may not"));
+            return Err(format!("the file replaces dictionary {id}, which files may not").into());
         }
         let value_field = self.schema.fields().iter().find_map(|field| values_of(field, id));
         let value_field = value_field.ok_or_else(|| format!("no column has dictionary {id}"))?;
@@ -175,35 +181,30 @@ fn flatbuffer(bytes: &[u8]) -> &[u8] {
     rest.get(4..).unwrap_or_default()
 }
 
-fn check_version(version: MetadataVersion) -> Result<(), String> {
+fn check_version(version: MetadataVersion) -> Result<(), FileError> {
     if version == MetadataVersion::V5 || version == MetadataVersion::V4 {
         return Ok(());
     }
-    Err(format!("it has the old format version {version:?}: write the file again"))
+    Err(FileError::Unserved(format!("it has the old format version {version:?}: write the file again")))
 }
 
 /// Refuses types that a stream cannot read.
 fn check_types(schema: &Schema) -> Result<(), String> {
-    fn check(field: &Field, depth: usize) -> Result<(), String> {
-        let children: Vec<&Field> = match field.data_type() {
+    fn check(data_type: &DataType, depth: usize) -> Result<(), String> {
+        match data_type {
             _ if depth > DEPTH_MAX => return Err(format!("it is nested deeper than {DEPTH_MAX} levels")),
-            DataType::List(item)
-            | DataType::LargeList(item)
-            | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => vec![item.as_ref()],
-            DataType::Struct(fields) => fields.iter().map(AsRef::as_ref).collect(),
-            DataType::Dictionary(_, values) => return check(&Field::new("", values.as_ref().clone(), true), depth + 1),
+            DataType::Dictionary(_, values) => return check(values, depth + 1),
             DataType::Union(_, UnionMode::Sparse | UnionMode::Dense)
             | DataType::RunEndEncoded(..)
             | DataType::ListView(_)
             | DataType::LargeListView(_)
-            | DataType::Interval(_) => return Err(format!("the type {} is not served", field.data_type())),
-            _ => return Ok(()),
-        };
-        children.into_iter().try_for_each(|child| check(child, depth + 1))
+            | DataType::Interval(_) => return Err(format!("the type {data_type} is not served")),
+            _ => {}
+        }
+        children(data_type).into_iter().try_for_each(|child| check(child.data_type(), depth + 1))
     }
     let failed = |field: &Field, reason: String| format!("column \"{}\": {reason}: cast it", field.name());
-    schema.fields().iter().try_for_each(|field| check(field, 0).map_err(|reason| failed(field, reason)))
+    schema.fields().iter().try_for_each(|field| check(field.data_type(), 0).map_err(|reason| failed(field, reason)))
 }
 
 /// Divides a message among the columns.
@@ -283,24 +284,27 @@ fn values_of(field: &Field, id: i64) -> Option<Field> {
         DataType::Dictionary(_, values) if dictionary_id(field) == Some(id) => {
             Some(Field::new("", values.as_ref().clone(), true))
         }
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => values_of(item, id),
-        DataType::Struct(fields) => fields.iter().find_map(|field| values_of(field, id)),
-        _ => None,
+        data_type => children(data_type).into_iter().find_map(|child| values_of(child, id)),
     }
 }
 
 fn collect_ids(field: &Field, ids: &mut Vec<i64>) {
-    match field.data_type() {
-        DataType::Dictionary(..) => ids.extend(dictionary_id(field)),
+    children(field.data_type()).into_iter().for_each(|child| collect_ids(child, ids));
+    if matches!(field.data_type(), DataType::Dictionary(..)) {
+        ids.extend(dictionary_id(field));
+    }
+}
+
+/// The fields in a type, or in that of the values of a dictionary.
+fn children(data_type: &DataType) -> Vec<&Field> {
+    match data_type {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => collect_ids(item, ids),
-        DataType::Struct(fields) => fields.iter().for_each(|field| collect_ids(field, ids)),
-        _ => {}
+        | DataType::Map(item, _) => vec![item.as_ref()],
+        DataType::Struct(fields) => fields.iter().map(AsRef::as_ref).collect(),
+        DataType::Dictionary(_, values) => children(values),
+        _ => Vec::new(),
     }
 }
 

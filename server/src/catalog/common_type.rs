@@ -25,7 +25,8 @@ pub(super) fn common_type(types: &[&DataType]) -> Option<DataType> {
 }
 
 /// Whether every value of a type is read as another type without loss. In addition to widening, a pinned schema may
-/// have any type of text for text, dictionaries, and doubles for 64-bit integers, whose values are checked when read.
+/// have any type of text for text, dictionaries, timestamps without a zone for dates, and doubles for 64-bit integers,
+/// whose values are checked when read.
 pub(super) fn can_hold(wide: &DataType, narrow: &DataType) -> bool {
     use DataType as T;
     if common_type(&[wide, narrow]).as_ref() == Some(wide) {
@@ -34,6 +35,8 @@ pub(super) fn can_hold(wide: &DataType, narrow: &DataType) -> bool {
     match (wide, values(narrow)) {
         (T::Dictionary(_, wide), narrow) => can_hold(wide, narrow),
         (T::Float64, T::Int64 | T::UInt64) => true,
+        // Midnight: the widening of table formats.
+        (T::Timestamp(_, None), T::Date32) => true,
         (wide, narrow) => text(wide).is_some_and(|(kind, _)| text(narrow).is_some_and(|(known, _)| known == kind)),
     }
 }
@@ -66,9 +69,10 @@ fn of_distinct(types: &[&DataType]) -> Option<DataType> {
         T::Struct(_) => common_struct(types),
         T::Map(_, is_sorted) => common_map(types, *is_sorted),
         _ => {
-            // An integer is compared with a float by itself: as part of a wider integer it could need a wider float.
+            // An integer is compared with a float or a decimal by itself: as part of a wider integer it could need a
+            // wider one.
             let mut sorted = types.to_vec();
-            sorted.sort_by_key(|data_type| !data_type.is_floating());
+            sorted.sort_by_key(|data_type| (!data_type.is_floating(), decimal(data_type).is_none()));
             let (first, rest) = sorted.split_first()?;
             rest.iter().try_fold((*first).clone(), |common, data_type| common_leaf(&common, data_type))
         }
@@ -178,8 +182,11 @@ fn common_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
     if let (Some(a), Some(b)) = (number_digits(a), number_digits(b)) {
         return float(a.max(b));
     }
-    if let (Some(a), Some(b)) = (decimal(a), decimal(b)) {
-        return common_decimal(a, b);
+    match (decimal(a), decimal(b)) {
+        (Some(a), Some(b)) => return common_decimal(a, b),
+        (Some(decimal), None) => return common_decimal(decimal, whole_decimal(b)?),
+        (None, Some(decimal)) => return common_decimal(decimal, whole_decimal(a)?),
+        (None, None) => {}
     }
     if let (Some((kind, a)), Some((other, b))) = (text(a), text(b)) {
         return (kind == other).then(|| text_type(kind, a.max(b)));
@@ -194,6 +201,8 @@ fn common_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
             let is_short = matches!(unit, TimeUnit::Second | TimeUnit::Millisecond);
             Some(if is_short { T::Time32(unit) } else { T::Time64(unit) })
         }
+        // In Parquet, both are days; only the embedded Arrow schema differs.
+        (T::Date32, T::Date64) | (T::Date64, T::Date32) => Some(T::Date64),
         (T::Duration(unit), T::Duration(other)) => Some(T::Duration(finer(*unit, *other))),
         _ => None,
     }
@@ -255,6 +264,18 @@ fn decimal(data_type: &DataType) -> Option<(u8, i16, i16)> {
         DataType::Decimal256(digits, scale) => Some((DECIMAL256_MAX_PRECISION, (*digits).into(), (*scale).into())),
         _ => None,
     }
+}
+
+/// The decimal that holds every value of an integer, as [`decimal`] describes it: the narrowest width is wide enough.
+fn whole_decimal(data_type: &DataType) -> Option<(u8, i16, i16)> {
+    let digits = match integer(data_type)? {
+        (_, 8) => 3,
+        (_, 16) => 5,
+        (_, 32) => 10,
+        (true, _) => 19,
+        (false, _) => 20,
+    };
+    Some((DECIMAL32_MAX_PRECISION, digits, 0))
 }
 
 /// A decimal type of a precision and a scale.

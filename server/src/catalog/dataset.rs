@@ -16,6 +16,7 @@ use super::{
     error::CatalogError,
     lake_spec::LakeSpec,
     leaves::Int96Unit,
+    left_out::LeftOut,
     listed::ListedFiles,
     listing::{self, Listing},
     location::{Location, LocationError},
@@ -178,6 +179,24 @@ impl Dataset {
         }
     }
 
+    /// What the folder of its files has beside them, as last listed.
+    pub fn left_out(&self) -> LeftOut {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.as_ref().map(|listed| listed.listing.left_out.clone()).unwrap_or_default()
+    }
+
+    fn log_left_out(&self, left_out: &LeftOut) {
+        for (reason, names) in left_out.by_reason() {
+            tracing::info!(
+                dataset = self.name,
+                count = names.count,
+                names = %names,
+                reason = %reason,
+                "files of the folder are ignored"
+            );
+        }
+    }
+
     /// The snapshot of all of these files.
     pub async fn whole(&self, files: &ListedFiles) -> Result<Arc<Snapshot>, CatalogError> {
         self.snapshots.of_all(files).await
@@ -203,11 +222,14 @@ impl Dataset {
     /// The files of a location. Concurrent callers share one listing, which starts after the last of them called.
     async fn list(&self, location: &Location) -> Result<Arc<ListedFiles>, CatalogError> {
         let list = || async {
-            let listing = listing::list(&self.name, location).await?;
-            self.has_answered.store(true, Ordering::Relaxed);
             let mut last = self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(same) = last.take_if(|last| last.listing.has_same_files(&listing)) {
+            let listing = listing::list(&self.name, location, last.as_ref().map(|last| &last.listing)).await?;
+            self.has_answered.store(true, Ordering::Relaxed);
+            if let Some(same) = last.take_if(|last| last.listing.is_same(&listing)) {
                 return Ok(same);
+            }
+            if last.is_none_or(|last| last.listing.left_out != listing.left_out) {
+                self.log_left_out(&listing.left_out);
             }
             let listed = self.partitioned(location, listing).await?;
             *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&listed));
@@ -268,7 +290,7 @@ impl Dataset {
         let folder = view.views.result(&job).await.map_err(failed)?;
         let location = Location::directory(folder.clone());
         if folder.is_dir()
-            && let Ok(listing) = listing::list(&self.name, &location).await
+            && let Ok(listing) = listing::list(&self.name, &location, None).await
         {
             view.views.mark_used(&folder);
             return self.partitioned(&location, listing).await;
@@ -278,7 +300,7 @@ impl Dataset {
             return Err(failed(ViewError::NotRun));
         }
         view.views.run(job).await.map_err(failed)?;
-        let listing = listing::list(&self.name, &location).await?;
+        let listing = listing::list(&self.name, &location, None).await?;
         self.partitioned(&location, listing).await
     }
 

@@ -109,6 +109,16 @@ pub enum CatalogError {
         /// What the reader found.
         reason: String,
     },
+    /// A valid file is of a form that is not read.
+    #[error("dataset \"{dataset}\": file \"{file}\" is not served: {reason}")]
+    Unserved {
+        /// The dataset.
+        dataset: String,
+        /// The file.
+        file: String,
+        /// Its form, and what to do.
+        reason: String,
+    },
     /// A link leads out of the dataset's directory.
     #[error("dataset \"{dataset}\": \"{file}\" is a link that leads out of the dataset's directory")]
     LinkOut {

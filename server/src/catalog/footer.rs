@@ -20,13 +20,15 @@ use parquet::{
 };
 
 use super::{
-    arrow_footer, chunks,
+    arrow_footer, chunks, encryption,
     error::CatalogError,
-    file_footer::{Footer, wide},
-    foreign,
+    file_footer::{FileError, Footer, wide},
+    footer_types, foreign,
     leaves::{self, Int96Unit},
-    lists, nesting,
-    store::Store,
+    nesting,
+    old_chunks::{self, UncountedHeaders},
+    schema_elements,
+    store::{Store, StoreError},
     trust,
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
@@ -37,6 +39,9 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 /// The largest footer that is read: about 10^5 row groups of 100 columns.
 const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
+/// The length of the footer, and the magic bytes after it.
+const END_BYTES: u64 = 8;
+
 /// Reads the footer of a file and derives its Arrow schemas.
 pub(super) async fn read(
     store: &Store,
@@ -46,9 +51,18 @@ pub(super) async fn read(
     int96: Int96Unit,
     cpu: &CpuPool,
 ) -> Result<Footer, CatalogError> {
-    let corrupt = |reason: String| match foreign::advice(file) {
-        Some(reason) => CatalogError::Empty { dataset: dataset.to_owned(), reason },
-        None => CatalogError::Corrupt { dataset: dataset.to_owned(), file: file.to_owned(), reason },
+    let of_file = |error: FileError| match (foreign::advice(file), &error) {
+        (Some(reason), FileError::Corrupt(_)) => CatalogError::Empty { dataset: dataset.to_owned(), reason },
+        _ => error.of_file(dataset, file),
+    };
+    let corrupt = |reason: String| of_file(reason.into());
+    let failed = |error: StoreError| {
+        if error.is_change() {
+            let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
+            CatalogError::Changed { dataset: dataset.to_owned(), reason }
+        } else {
+            CatalogError::of_store(dataset, error)
+        }
     };
     if object.size < 12 {
         return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
@@ -65,22 +79,12 @@ pub(super) async fn read(
         if let Some(range) = wanted.iter().find(|range| is_invalid(range)) {
             return Err(corrupt(format!("its footer declares bytes {range:?} of a file of {} bytes", object.size)));
         }
-        let mut pieces = Vec::with_capacity(wanted.len());
-        for range in &wanted {
-            let piece = store.get(object, range.clone()).await.map_err(|error| {
-                if error.is_change() {
-                    let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
-                    CatalogError::Changed { dataset: dataset.to_owned(), reason }
-                } else {
-                    CatalogError::of_store(dataset, error)
-                }
-            })?;
-            pieces.push(piece);
-        }
-        if let [end] = pieces.as_slice()
-            && arrow_footer::is_arrow(end)
-        {
-            return arrow_footer::read(store, (dataset, file), object, end, cpu).await;
+        let pieces = store.read(object, &wanted).await.map_err(failed)?;
+        if let [end] = pieces.as_slice() {
+            if arrow_footer::is_arrow(end) {
+                return arrow_footer::read(store, (dataset, file), object, end, cpu).await;
+            }
+            check_end(file, end, object.size).map_err(of_file)?;
         }
         // A footer longer than the first read is read again as a whole, not in pieces.
         if let ([range], [piece]) = (wanted.as_slice(), pieces.as_slice())
@@ -90,27 +94,39 @@ pub(super) async fn read(
             wanted = vec![whole];
             continue;
         }
-        if let [end] = pieces.as_slice()
-            && arrow_footer::is_named(file)
-            && !end.ends_with(b"PAR1")
-        {
-            let reason = "it does not end as an Arrow IPC file: streams and old Feather files are converted with \
-                          `forebay convert`";
-            return Err(corrupt(reason.to_owned()));
-        }
         // A corrupt footer may make the decoder panic: the pool turns a panic into an error.
         let size = object.size;
         let step = cpu.run(move || decode(decoder, wanted, pieces, size)).await;
-        let (outcome, digest);
-        (decoder, outcome, digest) = step.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
+        let (outcome, footer);
+        (decoder, outcome, footer) = step.map_err(|panic| corrupt(panic.of_damage()))?.map_err(of_file)?;
         match outcome {
             DecodeResult::NeedsData(ranges) => wanted = ranges,
             DecodeResult::Data(metadata) => {
-                let opened = cpu.run(move || open(&Arc::new(metadata), size, int96, digest)).await;
+                let mut headers = UncountedHeaders::of(&metadata, size);
+                if !headers.ranges.is_empty() {
+                    headers.bytes = store.read(object, &headers.ranges).await.map_err(failed)?;
+                }
+                let opened = cpu.run(move || open(metadata, &footer, &headers, size, int96)).await;
                 return opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt);
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }
+    }
+}
+
+/// Refuses the last bytes of a file that the decoder should not see: it panics on some of them.
+fn check_end(file: &str, end: &[u8], file_bytes: u64) -> Result<(), FileError> {
+    if encryption::is_encrypted(end) {
+        return Err(FileError::Unserved(encryption::REASON.to_owned()));
+    }
+    match footer_bytes(end) {
+        Some(bytes) if bytes > file_bytes => {
+            Err(format!("its footer declares {} bytes of a file of {file_bytes} bytes", bytes - END_BYTES).into())
+        }
+        None if arrow_footer::is_named(file) => Err("it does not end as an Arrow IPC file: streams and old Feather \
+                                                      files are converted with `forebay convert`"
+            .into()),
+        _ => Ok(()),
     }
 }
 
@@ -123,56 +139,56 @@ pub(super) fn of_bytes(end: Vec<u8>, file_bytes: u64, int96: Int96Unit) -> Resul
     let decoder = ParquetMetaDataPushDecoder::try_new(file_bytes).map_err(|source| source.to_string())?;
     let range = file_bytes.saturating_sub(end.len() as u64)..file_bytes;
     let decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);
-    let (_, outcome, digest) = decode(decoder, vec![range], vec![end.into()], file_bytes)?;
+    let decoded = decode(decoder, vec![range], vec![end.into()], file_bytes);
+    let (_, outcome, footer) = decoded.map_err(|error| error.to_string())?;
     match outcome {
-        DecodeResult::Data(metadata) => {
-            schemas(&Arc::new(metadata), int96, digest).map_err(|source| source.to_string())
-        }
+        DecodeResult::Data(metadata) => with_schemas(metadata, &footer, &UncountedHeaders::default(), int96),
         _ => Err("its footer is incomplete or too large".to_owned()),
     }
 }
 
-/// The decoder, its result, and a digest of the footer.
-type DecodeStep = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, String);
+/// The decoder, its result, and the footer as stored, once all of it is read.
+type DecodeStep = (ParquetMetaDataPushDecoder, DecodeResult<ParquetMetaData>, Bytes);
 
 fn decode(
     mut decoder: ParquetMetaDataPushDecoder,
     wanted: Vec<Range<u64>>,
     pieces: Vec<Bytes>,
     file_bytes: u64,
-) -> Result<DecodeStep, String> {
+) -> Result<DecodeStep, FileError> {
     let footer = if let [piece] = pieces.as_slice() { footer_within(piece, file_bytes) } else { None };
     if let Some(footer) = &footer {
         nesting::check(footer).map_err(|error| error.to_string())?;
-    }
-    let mut outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
-    if let (Err(source), Some(footer)) = (&mut outcome, &footer) {
-        match decode_anyway(footer) {
-            Ok(metadata) => outcome = Ok(DecodeResult::Data(metadata)),
-            Err(Some(other)) => *source = other,
-            Err(None) => {}
+        if encryption::has_encrypted_columns(footer) {
+            return Err(FileError::Unserved(encryption::REASON.to_owned()));
         }
     }
+    let outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
+    let footer = footer.unwrap_or_default();
+    let outcome = outcome.or_else(|error| decoded_anyway(&footer).ok_or(error).map(DecodeResult::Data));
     let outcome = match outcome {
         Ok(DecodeResult::Data(metadata)) => trust::keep_trusted(metadata).map(DecodeResult::Data),
         other => other,
     };
-    let outcome = outcome.map_err(|source| source.to_string())?;
-    let digest = short_digest(&[footer.as_deref().unwrap_or_default()]);
-    Ok((decoder, outcome, digest))
+    Ok((decoder, outcome.map_err(|source| source.to_string())?, footer))
 }
 
-/// Decodes a footer that the library rejects: with the list types that Parquet specifies, or without the statistics of
-/// column chunks, one of which may be invalid. The error is that of the footer with other list types.
-fn decode_anyway(footer: &Bytes) -> Result<ParquetMetaData, Option<ParquetError>> {
-    let (mut footer, mut rejected) = (footer.to_vec(), None);
-    if let Some(changed) = lists::with_element_types(&footer) {
-        match ParquetMetaDataReader::decode_metadata(&changed) {
-            Ok(metadata) => return Ok(metadata),
-            Err(source) => (footer, rejected) = (changed, Some(source)),
-        }
-    }
-    without_statistics(footer).map_err(|_| rejected)
+/// The metadata of a footer that the library rejects in the form of its writer: in other forms of the same meaning, or
+/// without the statistics of column chunks, one of which may be invalid.
+fn decoded_anyway(footer: &[u8]) -> Option<ParquetMetaData> {
+    let typed = footer_types::rewritten(footer);
+    let elements = schema_elements::rewritten(typed.as_deref().unwrap_or(footer));
+    let forms = typed.iter().chain(&elements);
+    let decoded = forms.filter_map(|form| ParquetMetaDataReader::decode_metadata(form).ok()).next();
+    decoded.or_else(|| without_statistics(elements.or(typed).unwrap_or_else(|| footer.to_vec())).ok())
+}
+
+/// Bytes of the footer, including its length and the trailing magic bytes; `None` if the end is not that of a Parquet
+/// file.
+fn footer_bytes(end: &[u8]) -> Option<u64> {
+    let (rest, magic) = end.split_last_chunk::<4>()?;
+    let (_, length) = rest.split_last_chunk::<4>()?;
+    (magic == b"PAR1").then(|| u64::from(u32::from_le_bytes(*length)) + END_BYTES)
 }
 
 fn without_statistics(mut footer: Vec<u8>) -> Result<ParquetMetaData, ParquetError> {
@@ -193,31 +209,51 @@ fn without_statistics(mut footer: Vec<u8>) -> Result<ParquetMetaData, ParquetErr
 /// The range of the footer, including its length and the trailing magic bytes, from the end of the file. `None` if the
 /// end is invalid, which the decoder reports.
 fn whole_footer(end: &[u8], file_bytes: u64) -> Option<Range<u64>> {
-    let (rest, magic) = end.split_last_chunk::<4>()?;
-    let (_, length) = rest.split_last_chunk::<4>()?;
-    let length = u64::from(u32::from_le_bytes(*length)) + 8;
-    (magic == b"PAR1" && length <= file_bytes).then(|| file_bytes - length..file_bytes)
+    let bytes = footer_bytes(end).filter(|bytes| *bytes <= file_bytes)?;
+    Some(file_bytes - bytes..file_bytes)
 }
 
 /// The footer without its length and magic bytes, if `end` contains all of it.
 fn footer_within(end: &Bytes, file_bytes: u64) -> Option<Bytes> {
     let whole = whole_footer(end, file_bytes)?;
     let start = end.len().checked_sub((whole.end - whole.start) as usize)?;
-    Some(end.slice(start..end.len() - 8))
+    Some(end.slice(start..end.len() - END_BYTES as usize))
 }
 
-fn open(metadata: &Arc<ParquetMetaData>, file_bytes: u64, int96: Int96Unit, digest: String) -> Result<Footer, String> {
-    chunks::check(metadata, file_bytes)?;
-    schemas(metadata, int96, digest).map_err(|source| source.to_string())
+fn open(
+    metadata: ParquetMetaData,
+    footer: &[u8],
+    headers: &UncountedHeaders,
+    file_bytes: u64,
+    int96: Int96Unit,
+) -> Result<Footer, String> {
+    let opened = with_schemas(metadata, footer, headers, int96)?;
+    chunks::check(opened.stored.metadata(), file_bytes)?;
+    Ok(opened)
 }
 
-fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: String) -> Result<Footer, ParquetError> {
+fn with_schemas(
+    metadata: ParquetMetaData,
+    footer: &[u8],
+    headers: &UncountedHeaders,
+    int96: Int96Unit,
+) -> Result<Footer, String> {
+    let digest = short_digest(&[footer]);
+    let of = |metadata: ParquetMetaData| {
+        old_chunks::corrected(metadata, headers).and_then(|metadata| schemas(&Arc::new(metadata), int96, &digest))
+    };
+    // The library decodes some schemas of which it makes no Arrow schema.
+    let opened = of(metadata).or_else(|error| rewritten(footer).find_map(|form| of(form).ok()).ok_or(error));
+    opened.map_err(|source| source.to_string())
+}
+
+fn schemas(metadata: &Arc<ParquetMetaData>, int96: Int96Unit, digest: &str) -> Result<Footer, ParquetError> {
     let stored = stored(metadata, int96)?;
     let decoded = leaves::decoded(&metadata.file_metadata().schema_descr_ptr())?;
     let pairs = metadata.file_metadata().key_value_metadata();
     let has_signed_intervals = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
     let wide = read_as(metadata, &stored, wide(stored.schema()).into())?;
-    Ok(Footer { stored, wide, decoded, has_signed_intervals, digest, arrow: None })
+    Ok(Footer { stored, wide, decoded, has_signed_intervals, digest: digest.to_owned(), arrow: None })
 }
 
 /// The library's schema of a footer, with types that would lose information replaced.

@@ -1,25 +1,22 @@
 //! Files of other formats where a dataset is expected: the command that converts them.
 
-use std::sync::OnceLock;
-
 /// The first file of another format in a listing.
 #[derive(Debug, Default)]
-pub(super) struct ForeignFiles(OnceLock<String>);
+pub(super) struct ForeignFiles(Option<String>);
 
 // === impl ForeignFiles ===
 
 impl ForeignFiles {
-    /// Notes a file by its path below the folder. Returns false, as it is no part of a dataset.
-    pub(super) fn note(&self, below: &str) -> bool {
-        if self.0.get().is_none() && format_of(below).is_some() && !below.split('/').any(is_hidden) {
-            let _ = self.0.set(below.to_owned());
+    /// Notes a file that is not hidden, by its path below the folder.
+    pub(super) fn note(&mut self, below: &str) {
+        if self.0.is_none() && format_of(below).is_some() {
+            self.0 = Some(below.to_owned());
         }
-        false
     }
 
     /// Why a folder without Parquet is no dataset, if it has a file of another format.
     pub(super) fn refusal(&self, folder: &str) -> Option<String> {
-        let first = self.0.get()?;
+        let first = self.0.as_deref()?;
         let (format, command) = (format_of(first)?, command(folder, folder));
         Some(format!(
             "no *.parquet or *.arrow file under \"{folder}\", but \"{first}\": {format} is not served; {command}"
@@ -50,10 +47,6 @@ fn word(text: &str) -> String {
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-fn is_hidden(part: &str) -> bool {
-    part.starts_with(['_', '.'])
-}
-
 /// The format that a name says, unless it is Parquet or an Arrow IPC file.
 fn format_of(name: &str) -> Option<&'static str> {
     let name = name.rsplit('/').next()?.to_ascii_lowercase();
@@ -76,8 +69,8 @@ mod tests {
 
     #[test]
     fn the_command_names_the_files() {
-        let foreign = ForeignFiles::default();
-        for below in ["notes.txt", "_tmp/a.csv", ".b.json", "part.parquet.crc"] {
+        let mut foreign = ForeignFiles::default();
+        for below in ["notes.txt", "part.parquet.crc"] {
             foreign.note(below);
             assert_eq!(foreign.refusal("/data/clicks"), None, "{below}");
         }

@@ -68,7 +68,7 @@ impl ListedFiles {
         };
         let objects = self.listing.objects.iter().zip(kept.values()).filter(|(_, is_kept)| *is_kept);
         let objects = objects.map(|(object, _)| object.clone()).collect();
-        let listing = Listing { root: self.listing.root.clone(), objects, table: None };
+        let listing = Listing::new(self.listing.root.clone(), objects);
         let (location, partitions) = (self.location.clone(), self.partitions.kept(kept)?);
         Ok(Self { location, listing, partitions, is_narrowed: true })
     }

@@ -9,9 +9,11 @@ use object_store::{ObjectMeta, path::Path};
 use super::{
     error::CatalogError,
     file_list::FileList,
-    foreign::ForeignFiles,
+    file_names,
+    folder_files::FolderFiles,
     lake::TableVersion,
     lake_spec::LakeSpec,
+    left_out::LeftOut,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -31,16 +33,26 @@ pub(super) struct Listing {
     pub objects: Vec<ObjectMeta>,
     /// The version of the lake table that has them.
     pub table: Option<Arc<TableVersion>>,
+    /// What else is in the folder, if it is one.
+    pub left_out: LeftOut,
+    /// The files in the folder that are not of the dataset by their bytes.
+    pub others: Vec<ObjectMeta>,
 }
 
 impl Listing {
-    fn new(root: Path, objects: Vec<ObjectMeta>) -> Self {
-        Self { root, objects, table: None }
+    /// The files under a root.
+    pub(super) fn new(root: Path, objects: Vec<ObjectMeta>) -> Self {
+        Self { root, objects, table: None, left_out: LeftOut::default(), others: Vec::new() }
     }
 
-    /// Whether another listing, of no lake table, has the same state of the same files.
-    pub(super) fn has_same_files(&self, other: &Self) -> bool {
-        self.root == other.root && self.objects == other.objects && self.table.is_none() && other.table.is_none()
+    /// Whether another listing, of no lake table, has the same state of the same files, and leaves out the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.root == other.root
+            && self.objects == other.objects
+            && self.table.is_none()
+            && other.table.is_none()
+            && self.others == other.others
+            && self.left_out == other.left_out
     }
 
     /// The path of one of the files below the root.
@@ -49,16 +61,25 @@ impl Listing {
     }
 }
 
-/// Lists the dataset's files.
-pub(super) async fn list(dataset: &str, location: &Location) -> Result<Listing, CatalogError> {
+/// Lists the dataset's files. What is known of files from an earlier listing is not read again.
+pub(super) async fn list(
+    dataset: &str,
+    location: &Location,
+    earlier: Option<&Listing>,
+) -> Result<Listing, CatalogError> {
+    let of_store = |error| CatalogError::of_store(dataset, error);
+    let store = location.store();
     let mut listing = match location.spec() {
-        FileSpec::Local(path) => local(dataset, path, location.store().files_max()).await?,
-        FileSpec::List(list) => listed(dataset, location.store(), list).await?,
-        FileSpec::Lake(_) => return Err(empty(dataset, nothing_there(location))),
-        spec => {
-            let listed = remote(location.store(), spec).await;
-            listed.map_err(|error| CatalogError::of_store(dataset, error))?
+        FileSpec::Local(path) => {
+            let (mut listing, folder) = local(dataset, path, store.files_max()).await?;
+            if let Some(folder) = folder {
+                folder.divide(store, &mut listing, earlier).await.map_err(of_store)?;
+            }
+            listing
         }
+        FileSpec::List(list) => listed(dataset, store, list).await?,
+        FileSpec::Lake(_) => return Err(empty(dataset, nothing_there(location))),
+        spec => remote(store, spec, earlier).await.map_err(of_store)?,
     };
     if !matches!(location.spec(), FileSpec::List(_)) {
         listing.objects.sort_by(|a, b| a.location.cmp(&b.location));
@@ -82,7 +103,11 @@ fn empty(dataset: &str, reason: String) -> CatalogError {
     CatalogError::Empty { dataset: dataset.to_owned(), reason }
 }
 
-async fn local(dataset: &str, path: &FilePath, files_max: usize) -> Result<Listing, CatalogError> {
+async fn local(
+    dataset: &str,
+    path: &FilePath,
+    files_max: usize,
+) -> Result<(Listing, Option<FolderFiles>), CatalogError> {
     let path = path.to_owned();
     let walked = tokio::task::spawn_blocking(move || walk_local(&path, files_max)).await;
     let walked = walked.unwrap_or_else(|ended| Err(WalkError::Failed("/".into(), ended.to_string())));
@@ -147,54 +172,56 @@ pub(super) async fn of_table(
     if let Some(object) = objects.iter().find(|object| is_unpinnable(object)) {
         return Err(unpinnable(dataset, location, object));
     }
-    Ok(Listing { root: lake.root.clone(), objects, table: Some(table) })
+    Ok(Listing { table: Some(table), ..Listing::new(lake.root.clone(), objects) })
 }
 
-fn walk_local(path: &FilePath, files_max: usize) -> Result<Listing, WalkError> {
+/// Walks a local path; of a folder, also what decides which of the files found are of the dataset.
+fn walk_local(path: &FilePath, files_max: usize) -> Result<(Listing, Option<FolderFiles>), WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
     let spec = LocalFileSpec::look(path).map_err(failed)?;
     let root = Path::from_absolute_path(&spec.root).map_err(|source| failed(source.to_string()))?;
+    let all = |_: &str| true;
     let objects = match &spec.selection {
         Selection::File(name) => walk::file(&spec.root, name)?,
         Selection::Directory => match NamedFiles::of_folder(&spec.root).map_err(failed)? {
             None => {
-                let foreign = ForeignFiles::default();
-                let belongs = |below: &str| is_plain_file(below) || foreign.note(below);
-                let objects = walk::files(&spec.root, &belongs, true, files_max)?;
-                let refusal = foreign.refusal(&spec.root.display().to_string());
+                let folder = FolderFiles::default();
+                let (takes, enters) = (|below: &str| folder.takes(below), |below: &str| folder.enters(below));
+                let objects = walk::files(&spec.root, &takes, &enters, files_max)?;
+                let refusal = folder.refusal(&spec.root.display().to_string());
                 if let Some(reason) = refusal.filter(|_| objects.is_empty()) {
                     return Err(WalkError::Foreign(reason));
                 }
-                objects
+                return Ok((Listing::new(root, objects), Some(folder)));
             }
             Some(named) => {
-                let objects = walk::files(&spec.root, &|below| named.has(below), false, files_max)?;
+                let objects = walk::files(&spec.root, &|below| named.has(below), &all, files_max)?;
                 named.check(below(&root, &objects)).map_err(failed)?;
                 objects
             }
         },
-        Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), false, files_max)?,
+        Selection::Glob(pattern) => walk::files(&spec.root, &|below| matches(pattern, below), &all, files_max)?,
     };
-    Ok(Listing::new(root, objects))
+    Ok((Listing::new(root, objects), None))
 }
 
-async fn remote(store: &Store, spec: &FileSpec) -> Result<Listing, StoreError> {
+async fn remote(store: &Store, spec: &FileSpec, earlier: Option<&Listing>) -> Result<Listing, StoreError> {
     match spec {
         // Listed by `local`, `listed` and `of_table`.
         FileSpec::Local(_) | FileSpec::List(_) | FileSpec::Lake(_) => Ok(Listing::new(Path::default(), Vec::new())),
-        FileSpec::Prefix(root) => folder(store, root).await,
+        FileSpec::Prefix(root) => folder(store, root, earlier).await,
         FileSpec::Object(path) => Ok(one(path, store.head(path).await?)),
-        FileSpec::Name(path) => named(store, path).await,
+        FileSpec::Name(path) => named(store, path, earlier).await,
         FileSpec::Glob { root, pattern, literal } => {
             let listing = under(store, root, &|below| matches(pattern, below)).await?;
-            if listing.objects.is_empty() { named(store, literal).await } else { Ok(listing) }
+            if listing.objects.is_empty() { named(store, literal, earlier).await } else { Ok(listing) }
         }
     }
 }
 
 /// The object of this name, else the objects under it. Their order affects only the number of requests.
-async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
-    let is_file_name = is_data_file(path.as_ref());
+async fn named(store: &Store, path: &Path, earlier: Option<&Listing>) -> Result<Listing, StoreError> {
+    let is_file_name = file_names::is_data(path.as_ref());
     if is_file_name {
         match store.head(path).await {
             Ok(object) => return Ok(one(path, object)),
@@ -202,7 +229,7 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    let listing = folder(store, path).await?;
+    let listing = folder(store, path, earlier).await?;
     if is_file_name || !listing.objects.is_empty() {
         return Ok(listing);
     }
@@ -213,21 +240,21 @@ async fn named(store: &Store, path: &Path) -> Result<Listing, StoreError> {
     }
 }
 
-/// The objects of a folder: those that its manifest names or, without one, `*.parquet` and `*.arrow` at any depth.
-async fn folder(store: &Store, root: &Path) -> Result<Listing, StoreError> {
-    let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && is_data_file(below);
-    let foreign = ForeignFiles::default();
-    let is_wanted = |below: &str| is_plain_file(below) || below == MANIFEST || is_of_run(below) || foreign.note(below);
+/// The objects of a folder: those that its manifest names or, without one, Parquet and Arrow files at any depth.
+async fn folder(store: &Store, root: &Path, earlier: Option<&Listing>) -> Result<Listing, StoreError> {
+    let is_of_run = |below: &str| below.starts_with(RUN_PREFIX) && file_names::is_data(below);
+    let files = FolderFiles::default();
+    let is_wanted = |below: &str| below == MANIFEST || is_of_run(below) || files.takes(below);
     let mut listing = under(store, root, &is_wanted).await?;
-    if listing.objects.is_empty()
-        && let Some(reason) = foreign.refusal(&store.display(root))
-    {
-        return Err(StoreError::missing(reason));
-    }
     let is_manifest = |object: &ObjectMeta| relative(root, &object.location) == Some(MANIFEST);
     let manifest = listing.objects.iter().position(is_manifest).map(|index| listing.objects.swap_remove(index));
     let Some(manifest) = manifest else {
-        listing.objects.retain(|object| relative(root, &object.location).is_some_and(is_plain_file));
+        // Those of runs that did not end.
+        listing.objects.retain(|object| relative(root, &object.location).is_some_and(|below| !is_of_run(below)));
+        if let Some(reason) = files.refusal(&store.display(root)).filter(|_| listing.objects.is_empty()) {
+            return Err(StoreError::missing(reason));
+        }
+        files.divide(store, &mut listing, earlier).await?;
         return Ok(listing);
     };
     let display = store.display(&manifest.location);
@@ -267,25 +294,11 @@ async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Syn
 }
 
 /// The path of a file relative to the root.
-fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
+pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
     if root.as_ref().is_empty() {
         return Some(path.as_ref());
     }
     path.as_ref().strip_prefix(root.as_ref())?.strip_prefix('/')
-}
-
-/// Whether the name of a file is one of Parquet or Arrow IPC.
-fn is_data_file(name: &str) -> bool {
-    const ENDINGS: [&[u8]; 4] = [b".parquet", b".arrow", b".feather", b".ipc"];
-    let ends = |ending: &[u8]| {
-        name.len() > ending.len() && name.as_bytes()[name.len() - ending.len()..].eq_ignore_ascii_case(ending)
-    };
-    ENDINGS.into_iter().any(ends)
-}
-
-/// Names that start with `_` or `.` are markers and incomplete files.
-fn is_plain_file(below: &str) -> bool {
-    is_data_file(below) && !below.split('/').any(|part| part.starts_with(['_', '.']))
 }
 
 fn matches(pattern: &Pattern, below: &str) -> bool {
@@ -349,28 +362,6 @@ mod tests {
     fn object(name: &str, size: u64) -> ObjectMeta {
         let last_modified = std::time::SystemTime::now().into();
         ObjectMeta { location: Path::parse(name).unwrap(), last_modified, size, e_tag: None, version: None }
-    }
-
-    #[test]
-    fn skips_hidden_and_other_files() {
-        for (below, want) in [
-            ("a.parquet", true),
-            ("b.PARQUET", true),
-            ("day=1/a.parquet", true),
-            ("ü.parquet", true),
-            ("_a.parquet", false),
-            ("_temporary/a.parquet", false),
-            (".a/a.parquet", false),
-            ("a.arrow", true),
-            ("a.feather", true),
-            ("arrow", false),
-            ("a.parquet.crc", false),
-            ("parquet", false),
-            (".parquet", false),
-            ("éparquet", false),
-        ] {
-            assert_eq!(is_plain_file(below), want, "{below}");
-        }
     }
 
     #[test]

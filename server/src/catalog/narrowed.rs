@@ -116,7 +116,7 @@ mod tests {
             e_tag: None,
             version: None,
         };
-        let listing = Listing { root: Path::default(), objects: names.iter().map(object).collect(), table: None };
+        let listing = Listing::new(Path::default(), names.iter().map(object).collect());
         ListedFiles::new("t", Location::directory("/t".into()), listing).unwrap()
     }
 

@@ -246,10 +246,12 @@ impl Store {
             // The range was within the pinned file.
             _ if has_status("416") => StoreErrorKind::Changed,
             E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } => StoreErrorKind::Denied,
+            // A key that is no path, such as one with an empty part: a listing with it never succeeds.
+            E::InvalidPath { .. } => StoreErrorKind::Denied,
             _ if has_status("401") || has_status("403") => StoreErrorKind::Denied,
             _ => StoreErrorKind::Failed,
         };
-        let reason = match self.hint(kind, code, &sentence) {
+        let reason = match self.hint(source, kind, code, &sentence) {
             Some(hint) => format!("{}: {}; {hint}", self.display(path), sentence.trim_end_matches('.')),
             None => format!("{}: {sentence}", self.display(path)),
         };
@@ -257,10 +259,13 @@ impl Store {
     }
 
     /// What the operator can do about an error.
-    fn hint(&self, kind: StoreErrorKind, code: &str, sentence: &str) -> Option<String> {
+    fn hint(&self, source: &object_store::Error, kind: StoreErrorKind, code: &str, sentence: &str) -> Option<String> {
         let Settings { credentials, endpoint } = self.settings;
         if redact::is_about_clock(code, sentence) {
             return Some("set the clock of the server's machine".to_owned());
+        }
+        if matches!(source, object_store::Error::InvalidPath { .. }) {
+            return Some("rename this object, or name the other ones in a list or by a longer prefix".to_owned());
         }
         if sentence.contains("Range request not supported") {
             return Some("serve the file from a web server that supports ranges, or from a bucket".to_owned());

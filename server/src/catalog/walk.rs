@@ -33,7 +33,7 @@ struct DirectoryWalk<'a> {
     /// The root as an object path, with a trailing slash.
     prefix: String,
     belongs: &'a dyn Fn(&str) -> bool,
-    skips_hidden: bool,
+    enters: &'a dyn Fn(&str) -> bool,
     files_max: usize,
     found: Vec<ObjectMeta>,
     /// The canonical paths of the directories from the root to here: a link to one of them is a loop.
@@ -41,17 +41,17 @@ struct DirectoryWalk<'a> {
 }
 
 /// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in no order. Skips
-/// directories whose name starts with `_` or `.` if `skips_hidden`.
+/// directories whose relative path it does not `enter`.
 pub(super) fn files(
     root: &FilePath,
     belongs: &dyn Fn(&str) -> bool,
-    skips_hidden: bool,
+    enters: &dyn Fn(&str) -> bool,
     files_max: usize,
 ) -> Result<Vec<ObjectMeta>, WalkError> {
     let object_root = Path::from_absolute_path(root).map_err(|source| failed(root, &source))?;
     let prefix = if object_root.as_ref().is_empty() { String::new() } else { format!("{object_root}/") };
     let above = vec![root.to_owned()];
-    let mut walk = DirectoryWalk { root, prefix, belongs, skips_hidden, files_max, found: Vec::new(), above };
+    let mut walk = DirectoryWalk { root, prefix, belongs, enters, files_max, found: Vec::new(), above };
     walk.directory(root, "")?;
     Ok(walk.found)
 }
@@ -81,13 +81,15 @@ impl DirectoryWalk<'_> {
             let entry = entry.map_err(|error| failed(directory, &error))?;
             let file_type = entry.file_type().map_err(|error| failed(&entry.path(), &error))?;
             let name = entry.file_name();
-            // Object paths are UTF-8: other names are never part of a dataset.
-            let Some(name) = name.to_str() else { continue };
+            let Some(name) = name.to_str() else {
+                self.check_other(relative, &entry, &name.to_string_lossy())?;
+                continue;
+            };
             let below = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
             if file_type.is_symlink() {
                 self.link(&entry, below, &mut directories)?;
             } else if file_type.is_dir() {
-                if self.enters(name) {
+                if (self.enters)(&below) {
                     let real = self.above.last().map_or_else(|| entry.path(), |above| above.join(name));
                     directories.push((below, real));
                 }
@@ -104,6 +106,15 @@ impl DirectoryWalk<'_> {
         Ok(())
     }
 
+    /// Refuses a file of the dataset whose name is not UTF-8, as object paths are.
+    fn check_other(&self, relative: &str, entry: &DirEntry, shown: &str) -> Result<(), WalkError> {
+        let below = if relative.is_empty() { shown.to_owned() } else { format!("{relative}/{shown}") };
+        if entry.path().is_file() && (self.belongs)(&below) {
+            return Err(WalkError::Name(entry.path(), "it is not UTF-8".to_owned()));
+        }
+        Ok(())
+    }
+
     fn link(
         &mut self,
         entry: &DirEntry,
@@ -111,31 +122,23 @@ impl DirectoryWalk<'_> {
         directories: &mut Vec<(String, PathBuf)>,
     ) -> Result<(), WalkError> {
         let path = entry.path();
-        let is_file = (self.belongs)(&below);
-        if !is_file && !below.rsplit('/').next().is_some_and(|name| self.enters(name)) {
-            return Ok(());
-        }
         // Ignores dangling links.
         let (Ok(target), Ok(metadata)) = (path.canonicalize(), fs::metadata(&path)) else { return Ok(()) };
-        let is_out = !target.starts_with(self.root);
-        if metadata.is_dir() {
-            if is_out {
-                return Err(WalkError::LinkOut(path));
-            }
-            if !self.above.contains(&target) {
-                directories.push((below, target));
-            }
-        } else if metadata.is_file() && is_file {
-            if is_out {
-                return Err(WalkError::LinkOut(path));
-            }
-            self.file(&path, &below, Ok(metadata))?;
+        let is_wanted =
+            if metadata.is_dir() { (self.enters)(&below) } else { metadata.is_file() && (self.belongs)(&below) };
+        if !is_wanted {
+            return Ok(());
+        }
+        if !target.starts_with(self.root) {
+            return Err(WalkError::LinkOut(path));
+        }
+        if !metadata.is_dir() {
+            return self.file(&path, &below, Ok(metadata));
+        }
+        if !self.above.contains(&target) {
+            directories.push((below, target));
         }
         Ok(())
-    }
-
-    fn enters(&self, name: &str) -> bool {
-        !(self.skips_hidden && name.starts_with(['_', '.']))
     }
 
     fn file(&mut self, path: &FilePath, below: &str, metadata: io::Result<Metadata>) -> Result<(), WalkError> {
@@ -214,9 +217,13 @@ mod tests {
 
     use super::*;
 
+    fn is_shown(below: &str) -> bool {
+        !below.starts_with('_')
+    }
+
     fn names(root: &FilePath) -> Vec<String> {
         let prefix = format!("{}/", Path::from_absolute_path(root).unwrap());
-        let found = files(root, &|name| name.ends_with(".parquet"), true, usize::MAX).unwrap();
+        let found = files(root, &|name| name.ends_with(".parquet"), &is_shown, usize::MAX).unwrap();
         let mut names: Vec<String> =
             found.iter().map(|object| object.location.as_ref().strip_prefix(&prefix).unwrap().to_owned()).collect();
         names.sort();
@@ -231,7 +238,7 @@ mod tests {
         for name in ["a.parquet", "day=1/x y%20z ü#?&+.parquet", "day=1/ignored"] {
             fs::write(root.join(name), name).unwrap();
         }
-        let found = files(&root, &|name| name.ends_with(".parquet"), true, usize::MAX).unwrap();
+        let found = files(&root, &|name| name.ends_with(".parquet"), &is_shown, usize::MAX).unwrap();
         assert_eq!(found.len(), 2);
         for object in found {
             let known = LocalFileSystem::new().head(&object.location).await.unwrap();
@@ -267,7 +274,7 @@ mod tests {
         for name in ["a.parquet", "b.txt", "day=1/b.parquet", "day=1/c.parquet"] {
             fs::write(root.join(name), name).unwrap();
         }
-        let walk = |files_max| files(&root, &|name| name.ends_with(".parquet"), true, files_max);
+        let walk = |files_max| files(&root, &|name| name.ends_with(".parquet"), &is_shown, files_max);
         assert_eq!(walk(3).unwrap().len(), 3);
         assert!(matches!(walk(2), Err(WalkError::TooMany(at)) if at == root));
     }
@@ -296,7 +303,7 @@ mod tests {
             let root = dir.path().canonicalize().unwrap().join(format!("root-{link}"));
             fs::create_dir(&root).unwrap();
             symlink(&outside, root.join(link)).unwrap();
-            let walked = files(&root, &|name| name.ends_with(".parquet"), true, usize::MAX);
+            let walked = files(&root, &|name| name.ends_with(".parquet"), &is_shown, usize::MAX);
             assert_eq!(walked.is_err(), link != "_hidden", "{walked:?}");
         }
     }

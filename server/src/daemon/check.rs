@@ -118,7 +118,9 @@ async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
             Ok(Some(snapshot)) => {
                 let (files, rows) = (snapshot.files().len(), snapshot.row_count());
                 let unit = if files == 1 { "file" } else { "files" };
-                Ok(format!("{kind} \"{name}\": {files} {unit}, {rows} rows"))
+                let left_out = dataset.left_out();
+                let ignored = left_out.by_reason().map(|(reason, names)| format!("; ignored: {names} ({reason})"));
+                Ok(format!("{kind} \"{name}\": {files} {unit}, {rows} rows{}", ignored.collect::<String>()))
             }
             Ok(None) => Ok(format!("{kind} \"{name}\": the SQL is valid and runs at the first use")),
             Err(error) => Err(format!("{flag}: {error}")),

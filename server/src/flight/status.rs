@@ -201,6 +201,7 @@ fn reason(error: &StreamError) -> Reason {
                 Reason::SchemaDrift
             }
             CatalogError::Corrupt { .. } => Reason::CorruptData,
+            CatalogError::Unserved { .. } => Reason::Unimplemented,
             CatalogError::LinkOut { .. } => Reason::PermissionDenied,
             CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
             CatalogError::Table { source, .. } => table_reason(source),

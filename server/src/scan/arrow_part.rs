@@ -65,8 +65,10 @@ pub(super) fn decode(
     reserved: &mut Vec<Reservation>,
 ) -> Result<ArrayRef, String> {
     let mut dictionaries: HashMap<i64, ArrayRef> = HashMap::new();
-    let wanted = layout.dictionary_ids(root);
-    for dictionary in layout.dictionaries.iter().filter(|dictionary| wanted.contains(&dictionary.id)) {
+    let ids = layout.dictionary_ids(root);
+    let of_id = |id: i64| layout.dictionaries.iter().filter(move |dictionary| dictionary.id == id);
+    // A dictionary in the values of another comes first, with all of its deltas.
+    for dictionary in ids.into_iter().flat_map(of_id) {
         let values = column(&dictionary.values, 0, &dictionary.value_field, fetched, &dictionaries, memory, reserved)?;
         let values = match dictionaries.remove(&dictionary.id).filter(|_| dictionary.is_delta) {
             Some(before) => concat(&[before.as_ref(), values.as_ref()]).map_err(|error| error.to_string())?,

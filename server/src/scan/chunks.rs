@@ -27,7 +27,7 @@ use parquet::{
     },
 };
 
-use super::{page_index::PageRun, pages};
+use super::{null_counts, page_index::PageRun, pages};
 
 /// The input buffer of the brotli decoder.
 const BROTLI_INPUT_BYTES: usize = 16 << 10;
@@ -47,6 +47,30 @@ impl FetchedChunk {
     /// A chunk of fetched ranges: of the pages of a run after their dictionary, or of the whole chunk.
     pub(super) fn new(ranges: impl Iterator<Item = (Range<u64>, Bytes)>, run: Option<PageRun>) -> Self {
         Self { pieces: ranges.map(|(range, bytes)| (range.start, bytes)).collect(), run }
+    }
+
+    /// The same chunk without bytes after its last page, which some writers count.
+    pub(super) fn without_rest(mut self, chunk: &ColumnChunkMetaData) -> Self {
+        if let ([(_, bytes)], None) = (self.pieces.as_mut_slice(), &self.run)
+            && let Some(end) = pages::end_of_values(bytes, u64::try_from(chunk.num_values()).unwrap_or(0))
+        {
+            bytes.truncate(end);
+        }
+        self
+    }
+
+    /// The description of the chunk with the size of its pages.
+    fn described(&self, chunk: &ColumnChunkMetaData) -> Result<ColumnChunkMetaData, ParquetError> {
+        match (self.pieces.as_slice(), &self.run) {
+            ([(_, bytes)], None) => chunk.clone().into_builder().set_total_compressed_size(bytes.len() as i64).build(),
+            _ => Ok(chunk.clone()),
+        }
+    }
+
+    /// The same bytes with headers of pages that the library reads.
+    fn readable(&self) -> Self {
+        let pieces = self.pieces.iter().map(|(start, bytes)| (*start, null_counts::readable(bytes)));
+        Self { pieces: pieces.collect(), run: self.run.clone() }
     }
 
     /// The bytes: all in one piece, or a piece for each page.
@@ -92,11 +116,13 @@ impl FetchedChunk {
             Compression::BROTLI(_) => unbrotli,
             _ => {
                 let rows = usize::try_from(rows).unwrap_or(0);
-                let pages = SerializedPageReader::new(Arc::new(self.clone()), chunk, rows, self.locations())?;
-                return Ok(Box::new(pages));
+                let (bytes, chunk) = (Arc::new(self.readable()), self.described(chunk)?);
+                let pages = SerializedPageReader::new(bytes, &chunk, rows, self.locations())?;
+                return Ok(null_counts::uncounted(Box::new(pages)));
             }
         };
-        Ok(Box::new(BoundedPages { stored: self.stored_pages(chunk, rows)?, decompress }))
+        let pages = BoundedPages { stored: self.stored_pages(chunk, rows)?, decompress };
+        Ok(null_counts::uncounted(Box::new(pages)))
     }
 
     /// The pages as stored.
@@ -108,8 +134,8 @@ impl FetchedChunk {
             let read = move |body: Range<usize>| start + if is_located { 0 } else { body.start as u64 };
             pages::headers(bytes).map(move |(body, size)| (read(body), size))
         });
-        let recording = Arc::new(RecordingChunk { chunk: self.clone(), last_read: AtomicU64::new(0) });
-        let as_stored = chunk.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
+        let recording = Arc::new(RecordingChunk { chunk: self.readable(), last_read: AtomicU64::new(0) });
+        let as_stored = self.described(chunk)?.into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
         let pages = SerializedPageReader::new(Arc::clone(&recording), &as_stored, rows, self.locations())?;
         Ok(StoredPages { pages, recording, uncompressed_sizes: sizes.collect() })
     }

@@ -16,6 +16,7 @@ mod fetch;
 mod group_pages;
 mod int96;
 mod intervals;
+mod null_counts;
 mod open;
 mod packed;
 mod page_index;

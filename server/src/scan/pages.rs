@@ -21,6 +21,7 @@ const KIND: i64 = 1;
 const UNCOMPRESSED: i64 = 2;
 const COMPRESSED: i64 = 3;
 const DATA_V1: i64 = 5;
+const DICTIONARY: i64 = 7;
 const DATA_V2: i64 = 8;
 
 // Fields of the description of a data page; the second of version 2 only.
@@ -39,6 +40,8 @@ struct PageRows {
     values: i64,
     /// Of a page of version 2.
     rows: i64,
+    /// Whether the header describes a page.
+    is_described: bool,
 }
 
 /// The range of a chunk in the file as declared in the footer; `None` if it is not a valid range.
@@ -94,6 +97,27 @@ pub(super) fn has_rows(page: &[u8], rows: u64, is_list: bool) -> bool {
     })
 }
 
+/// Where the pages of a chunk end, if they have this number of values and bytes follow that are no page.
+pub(super) fn end_of_values(chunk: &[u8], values: u64) -> Option<usize> {
+    let (mut at, mut seen) = (0, 0_u64);
+    while at < chunk.len() {
+        let Some((page, bytes)) = page_at(&chunk[at..]) else { return (seen == values).then_some(at) };
+        if page.kind != DICTIONARY_PAGE {
+            seen = seen.saturating_add(u64::try_from(page.values).unwrap_or(u64::MAX));
+        }
+        at += bytes;
+    }
+    None
+}
+
+/// The description of the page at the start of the bytes, and its length; `None` if there is no whole page.
+fn page_at(bytes: &[u8]) -> Option<(PageRows, usize)> {
+    let (uncompressed, compressed, head_bytes) = sizes(bytes).ok()?;
+    let end = head_bytes.checked_add(usize::try_from(compressed).ok()?).filter(|end| *end <= bytes.len())?;
+    let page = page_rows(bytes).ok().filter(|page| page.is_described && uncompressed >= 0)?;
+    Some((page, end))
+}
+
 /// The description of a page that ends with the bytes; `None` if it does not.
 fn whole_page(page: &[u8]) -> Option<PageRows> {
     let (_, compressed, head_bytes) = sizes(page).ok()?;
@@ -106,7 +130,8 @@ fn page_rows(bytes: &[u8]) -> Result<PageRows, InvalidThrift> {
     while let Some((field, kind)) = header.field(&mut last)? {
         match (field, kind) {
             (KIND, I32) => found.kind = header.signed()?,
-            (DATA_V1 | DATA_V2, STRUCT) => {
+            (DATA_V1 | DICTIONARY | DATA_V2, STRUCT) => {
+                found.is_described = true;
                 let mut last = 0;
                 while let Some((inner, kind)) = header.field(&mut last)? {
                     match (inner, kind) {
@@ -244,6 +269,18 @@ mod tests {
     fn page(kind: u8, description: u8, fields: &[u8]) -> Vec<u8> {
         let head = [0x15, kind << 1, 0x15, 6, 0x15, 6, (description - 3) << 4 | 0x0c];
         [&head[..], fields, &[0, 0], &[7; 3]].concat()
+    }
+
+    #[test]
+    fn bytes_after_the_last_page_are_found() {
+        let (first, dictionary) = (page(0, 5, &[0x15, 10]), page(2, 7, &[0x15, 10]));
+        let chunk = [&dictionary[..], &first, &first].concat();
+        let padded = [&chunk[..], &[0x26, 2, 0x1c, 0, 0, 9]].concat();
+        assert_eq!(end_of_values(&chunk, 10), None);
+        assert_eq!(end_of_values(&padded, 10), Some(chunk.len()));
+        // Fewer values than pages have, and more.
+        assert_eq!(end_of_values(&chunk, 5), None);
+        assert_eq!(end_of_values(&padded, 11), None);
     }
 
     #[test]

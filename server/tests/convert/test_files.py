@@ -6,6 +6,7 @@ import datetime as dt
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
 
+from harness.big_endian import big_endian_file, big_endian_stream
 from harness.convert import command, convert, parts
 from harness.parquet.random_files import draw_files
 from harness.serving import Serve, raw_table
@@ -73,6 +75,82 @@ def test_arrow_files_survive(tmp_path: Path, kind: str):
     assert got.to_pylist() == table.to_pylist()
     if kind != "polars":
         assert got.schema.remove_metadata() == as_written(table).schema.remove_metadata()
+
+
+def days_and_seconds() -> pa.Table:
+    days = pa.array([dt.date(1969, 12, 31), None, dt.date(2024, 2, 29)], pa.date64())
+    seconds = pa.array([0, None, 86_399], pa.time32("s"))
+    return pa.table(
+        {
+            "day": days,
+            "second": seconds,
+            "days": pa.ListArray.from_arrays([0, 1, 1, 3], days),
+            "both": pa.StructArray.from_arrays([days, seconds], ["day", "second"]),
+            "map": pa.MapArray.from_arrays([0, 1, 2, 3], ["a", "b", "c"], seconds),
+            "key": days.dictionary_encode(),
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", ["arrow", "arrows"])
+def test_days_and_seconds_keep_their_meaning(tmp_path: Path, kind: str):
+    table = days_and_seconds()
+    source = tmp_path / f"a.{kind}"
+    new = pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream
+    with new(source, table.schema) as writer:
+        writer.write_table(table)
+    result = convert(source, tmp_path / "out")
+    assert result.table().to_pylist() == table.to_pylist()
+    # Readers that know nothing of Arrow's schema see days and times, too.
+    found = duckdb.sql(f"SELECT day, second, days, \"both\" FROM '{tmp_path}/out/*.parquet'")
+    assert [str(kind) for kind in found.types] == ["DATE", "TIME", "DATE[]", 'STRUCT("day" DATE, "second" TIME)']
+    assert [row[:2] for row in found.fetchall()] == [(row["day"], row["second"]) for row in table.to_pylist()]
+
+
+def test_a_date64_with_a_time_is_refused(tmp_path: Path):
+    table = pa.table({"day": pa.array([86_400_000, 86_400_001], pa.int64()).view(pa.date64())})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    failed = convert(tmp_path / "a.arrow", tmp_path / "out")
+    assert failed.code == 1
+    assert '"day"' in failed.error
+    assert "no whole day" in failed.error
+
+
+@pytest.mark.parametrize("write", [big_endian_file, big_endian_stream])
+def test_big_endian_arrow_is_refused_by_name(tmp_path: Path, write: Callable[[str, list[int]], bytes]):
+    (tmp_path / "a.arrow").write_bytes(write("x", [1, 2, -3]))
+    failed = convert(tmp_path / "a.arrow", tmp_path / "out")
+    assert failed.code == 1
+    assert "a.arrow" in failed.error
+    assert "big-endian" in failed.error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("mode", ["sparse", "dense"])
+def test_unions_are_refused_by_name(tmp_path: Path, mode: str):
+    types, offsets = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    if mode == "sparse":
+        column = pa.UnionArray.from_sparse(types, [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])])
+    else:
+        column = pa.UnionArray.from_dense(types, offsets, [pa.array([1, 2]), pa.array(["a"])])
+    for name, array in (("plain", column), ("nested", pa.StructArray.from_arrays([column], ["u"]))):
+        table = pa.table({"u": array})
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", table.schema) as writer:
+            writer.write_table(table)
+        failed = convert(tmp_path / f"{name}.arrow", tmp_path / "out")
+        assert failed.code == 1
+        assert 'Parquet cannot store the column "u"' in failed.error
+        assert "panicked" not in failed.error
+
+
+def test_a_folder_of_files_under_other_names(tmp_path: Path):
+    source = tmp_path / "in"
+    source.mkdir()
+    for value, name in enumerate(["000000_0", "b.parq", "c.parquet", "d.pq"]):
+        pq.write_table(pa.table({"v": [value]}), source / name)
+    (source / "notes").write_text("text")
+    assert convert(source, tmp_path / "out").table()["v"].to_pylist() == [0, 1, 2, 3]
 
 
 def test_random_parquet_files_survive(tmp_path: Path):

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forebay.errors import translate
+from harness.big_endian import big_endian_file
 from harness.faults import outcome
 from harness.object_store import Store, s3_server
 from harness.serving import Serve, Server, raw_table, read, stored
@@ -110,6 +111,32 @@ def test_dictionaries_grow_by_deltas(tmp_path: Path, serve: Serve):
     assert got["word"].to_pylist() == ["word 250"]
 
 
+def test_dictionaries_within_dictionaries_are_refused_by_name(tmp_path: Path, serve: Serve):
+    inner = pa.array(["x", "y", "x"]).dictionary_encode()
+    values = pa.StructArray.from_arrays([inner, pa.array([1, 2, None])], ["k", "n"])
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 1, 0], pa.int8()), values)
+    path = tmp_path / "a.arrow"
+    write(pa.table({"c": column, "id": range(5)}), path, rows=2)
+    assert pa.ipc.open_file(path).read_all().num_rows == 5
+    server = serve({"data": path})
+    code, text = outcome(lambda: served(server, "data"))
+    assert code == "UNIMPLEMENTED", text
+    assert "a.arrow" in text, text
+    assert "its types are not read" in text, text
+
+
+def test_big_endian_files_are_refused_by_name(tmp_path: Path, serve: Serve):
+    path = tmp_path / "a.arrow"
+    path.write_bytes(big_endian_file("x", [1, 2, -3]))
+    assert pa.ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2, -3]}
+    server = serve({"data": path})
+    code, text = outcome(lambda: served(server, "data"))
+    assert code == "UNIMPLEMENTED", text
+    assert "a.arrow" in text, text
+    assert "big-endian" in text, text
+    assert not any("panicked" in line for line in server.log)
+
+
 def test_files_of_other_writers(tmp_path: Path, serve: Serve):
     table = every_type().select(["id", "double", "string", "list", "date"])
     (tmp_path / "polars").mkdir()
@@ -181,7 +208,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path, serve: Serve, files: di
         with pytest.raises((fl.FlightError, pa.ArrowException)) as raised:
             raw_table(client, "data")
         error = translate(raised.value)
-    assert error.code in ("FAILED_PRECONDITION", "DATA_LOSS", "NOT_FOUND")
+    assert error.code in ("FAILED_PRECONDITION", "DATA_LOSS", "NOT_FOUND", "UNIMPLEMENTED")
     assert message in str(error), str(error)
     assert "a.arrow" in str(error)
 

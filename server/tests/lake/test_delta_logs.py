@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from forebay.errors import ForebayError, translate
 from harness.daemon import run_to_end
 from harness.delta import LOG, add, commit, commit_file, field, inline_vector, start
-from harness.serving import Serve, raw_table
+from harness.serving import Serve, plan_of, raw_table, read, stored
 
 ROWS = pa.table({"id": [1, 2, 3]})
 ID = field("id", "long")
@@ -224,3 +225,58 @@ def test_damaged_paths_in_the_log_are_no_way_out(tmp_path: Path, serve: Serve):
         commit(tmp_path / "t", 0, *start([ID]), action)
         with fl.connect(serve({"t": f"delta+{tmp_path / 't'}"}).url) as client:
             assert failure(client, "t").code == "DATA_LOSS", json.dumps(path)
+
+
+def test_columns_whose_types_were_widened(tmp_path: Path, serve: Serve):
+    """Every widening of Delta: files before it keep their types."""
+    old = {
+        "b": pa.array([1, None, -128], pa.int8()),
+        "i": pa.array([1, None, 2**31 - 1], pa.int32()),
+        "l": pa.array([1, None, -(2**63)], pa.int64()),
+        "f": pa.array([0.5, None, -1.5], pa.float32()),
+        "d": pa.array([0, None, 19_782], pa.date32()),
+        "m": pa.array([Decimal("1.5"), None, Decimal("-2.5")], pa.decimal128(4, 1)),
+    }
+    new = {
+        "b": (pa.int32(), "integer"),
+        "i": (pa.decimal128(12, 2), "decimal(12,2)"),
+        "l": (pa.decimal128(20, 0), "decimal(20,0)"),
+        "f": (pa.float64(), "double"),
+        "d": (pa.timestamp("us"), "timestamp_ntz"),
+        "m": (pa.decimal128(10, 3), "decimal(10,3)"),
+    }
+    root = tmp_path / "t"
+    root.mkdir()
+    before = pa.table({"id": pa.array([1, 2, 3], pa.int64()), **old})
+    after = pa.table(
+        {"id": pa.array([4, 5, 6], pa.int64()), **{name: old[name].cast(kind) for name, (kind, _) in new.items()}}
+    )
+    pq.write_table(before, root / "a.parquet")
+    pq.write_table(after, root / "b.parquet")
+    fields = [ID, *(field(name, kind) for name, (_, kind) in new.items())]
+    begin = start(fields, features=("typeWidening", "timestampNtz"), configuration={"delta.enableTypeWidening": "true"})
+    commit(root, 0, *begin, add(root, "a.parquet"), add(root, "b.parquet"))
+    want = pa.concat_tables([before.cast(after.schema), after]).to_pylist()
+    with fl.connect(serve({"t": f"delta+{root}"}).url) as client:
+        assert raw_table(client, "t").to_pylist() == want
+        for text, ids in {
+            "i > 100": [3, 6],
+            "l < 0": [3, 6],
+            "d >= TIMESTAMP '2024-02-29 00:00:00'": [3, 6],
+            "d < TIMESTAMP '2000-01-01 00:00:00' AND i = 1": [1, 4],
+        }.items():
+            assert read(client, "t", plan_of(stored("id"), filter=text))["id"].to_pylist() == ids, text
+
+
+def test_a_date_beyond_the_wider_type_is_an_error(tmp_path: Path, serve: Serve):
+    root = tmp_path / "t"
+    root.mkdir()
+    days = pa.array([0, 2**31 - 1], pa.int32()).view(pa.date32())
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64()), "d": days}), root / "a.parquet")
+    begin = start([ID, field("d", "timestamp_ntz")], features=("typeWidening", "timestampNtz"))
+    commit(root, 0, *begin, add(root, "a.parquet"))
+    with fl.connect(serve({"t": f"delta+{root}"}).url) as client:
+        assert read(client, "t", plan_of(stored("id")))["id"].to_pylist() == [1, 2]
+        failed = failure(client, "t")
+        assert failed.code == "FAILED_PRECONDITION", str(failed)
+        assert '"d"' in str(failed), str(failed)

@@ -198,6 +198,10 @@ PARTITIONED = pa.table(
         "flag": [True, False, None] * 2,
         "small": pa.array([1, None, -3] * 2, pa.int32()),
         "ratio": [1.5, -2.25, None] * 2,
+        "half": pa.array([0.1, None, -1e-30] * 2, pa.float32()),
+        "at": pa.array([dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), None, dt.datetime(2024, 2, 29)] * 2),
+        "zoned": pa.array([0, 10**15 + 1, None] * 2, pa.timestamp("us", "UTC")),
+        "hour": pa.array([None, 86_399_999_999, 0] * 2, pa.time64("us")),
     }
 )
 
@@ -214,7 +218,7 @@ def spec_of(schema: Schema, *names: str) -> PartitionSpec:
 
 def test_partition_values_are_columns_and_filters_use_them(tmp_path: Path, serve: Serve):
     schema = catalog(tmp_path / "s").create_table("lake.s", schema=PARTITIONED.schema).schema()
-    spec = spec_of(schema, "text", "day", "price", "flag", "small", "ratio")
+    spec = spec_of(schema, *PARTITIONED.column_names[1:])
     table = catalog(tmp_path / "t").create_table("lake.t", schema=schema, partition_spec=spec)
     table.append(PARTITIONED)
     with fl.connect(serve({"t": f"iceberg+{path_of(table.location())}"}).url) as client:
@@ -225,6 +229,10 @@ def test_partition_values_are_columns_and_filters_use_them(tmp_path: Path, serve
             "day < DATE '2000-01-01' AND small = -3": [2, 5],
             "flag": [0, 3],
             "ratio < 0 AND price < 0": [1, 4],
+            "half = CAST(0.1 AS REAL)": [0, 3],
+            "at < TIMESTAMP '1970-01-01 00:00:00'": [0, 3],
+            "zoned > TIMESTAMP '2000-01-01 00:00:00'": [1, 4],
+            "hour > TIME '23:00:00'": [1, 4],
         }.items():
             for order in ({}, {"shuffle": True, "seed": 5}):
                 plan = plan_of(stored("id"), filter=text)
@@ -267,24 +275,35 @@ def test_files_may_lack_partition_columns(tmp_path: Path, serve: Serve):
     table = made.create_table("lake.t", schema=schema, partition_spec=spec_of(schema, "kind"))
     bare = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 
-    def without_kind(place: Table, index: int, kind: str | None) -> DataFile:
+    def without_kind(place: Table, index: int, kind: str | float | None) -> DataFile:
         url = f"{place.location()}/data/{index}.parquet"
         path_of(url).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"id": [2 * index, 2 * index + 1]}, schema=bare), path_of(url))
         return data_file(url, rows=2, partition=[kind])
 
     metadata = commit(table, [without_kind(table, index, kind) for index, kind in enumerate(["a", None, "b"])])
+    ratio = NestedField(2, "ratio", DoubleType())
+    wide = made.create_table(
+        "lake.u",
+        schema=Schema(schema.fields[0], ratio),
+        partition_spec=spec_of(Schema(schema.fields[0], ratio), "ratio"),
+    )
+    ratios = commit(wide, [without_kind(wide, index, kind) for index, kind in enumerate([0.1, None, float("inf")])])
     # Among files of another spec, the column is read from the files, and these do not have it.
     mixed = catalog(tmp_path / "mixed").create_table("lake.t", schema=schema, partition_spec=spec_of(schema, "kind"))
     with mixed.update_spec() as update:
         update.remove_field("kind")
     mixed.append(pa.table({"id": [7], "kind": ["c"]}))
     other = commit(mixed, [without_kind(mixed, 0, "a")], spec=mixed.metadata.partition_specs[0].spec_id)
-    with fl.connect(serve({"t": f"iceberg+{metadata}", "mixed": f"iceberg+{other}"}).url) as client:
+    with fl.connect(
+        serve({"t": f"iceberg+{metadata}", "u": f"iceberg+{ratios}", "mixed": f"iceberg+{other}"}).url
+    ) as client:
         got = raw_table(client, "t")
         assert plain(got).equals(expected(opened(metadata)))
         assert got["kind"].to_pylist() == ["a", "a", None, None, "b", "b"]
         assert ids(read(client, "t", plan_of(stored("id"), filter="kind = 'b'"))) == [4, 5]
+        assert raw_table(client, "u")["ratio"].to_pylist() == [0.1, 0.1, None, None, float("inf"), float("inf")]
+        assert ids(read(client, "u", plan_of(stored("id"), filter="ratio > 1"))) == [4, 5]
         check(
             refusal(lambda: raw_table(client, "mixed")),
             "UNIMPLEMENTED",

@@ -78,6 +78,30 @@ def test_version_hints_and_compressed_metadata(table: Table, serve: Serve):
         assert plain(raw_table(client, "t")).equals(expected(table))
 
 
+@pytest.mark.parametrize("hint", ["", "\n", "3", "00003-gone.metadata.json"])
+def test_hints_that_lead_nowhere_are_passed_over(table: Table, serve: Serve, hint: str):
+    root = path_of(table.location())
+    (root / "metadata/version-hint.text").write_text(hint)
+    with fl.connect(serve({"t": f"iceberg+{root}"}).url) as client:
+        assert plain(raw_table(client, "t")).equals(expected(table))
+
+
+def test_encrypted_manifests_and_files_are_named_so(table: Table, serve: Serve):
+    root = path_of(table.location())
+    current = table.current_snapshot()
+    assert current is not None
+    manifest = path_of(current.manifests(table.io)[0].manifest_path)
+    listed = path_of(current.manifest_list)
+    for path in (manifest, listed):
+        body = path.read_bytes()
+        path.write_bytes(b"AGS1" + body[4:])
+        check(refused(serve, root), "UNIMPLEMENTED", path.name, "is encrypted")
+        path.write_bytes(body)
+    data = next((root / "data").rglob("*.parquet"))
+    data.write_bytes(data.read_bytes()[:-4] + b"PARE")
+    check(refused(serve, root), "UNIMPLEMENTED", data.name, "it is encrypted")
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"format-version": 2, "snapshots": 1}', b"\x1f\x8b\x08damaged"])
 def test_damaged_metadata(table: Table, serve: Serve, body: bytes):
     path = path_of(table.location()) / "metadata/00099-x.metadata.json"

@@ -66,6 +66,10 @@ def stamps(unit: str, zone: str | None = None) -> pa.Array:
     return pa.array(STAMPS, pa.timestamp(unit, zone))
 
 
+def days(kind: pa.DataType) -> pa.Array:
+    return pa.array([None if i % 5 == 2 else i for i in range(ROWS)], pa.int32()).cast(pa.date32()).cast(kind)
+
+
 # The column `c` of each file (none where it has none), its type in the dataset, and filters on it.
 UNIONS: dict[str, tuple[list[pa.Array | None], pa.DataType, list[str]]] = {
     "missing first": ([None, numbers(pa.int64())], pa.int64(), ["c IS NULL", "c > 50"]),
@@ -83,7 +87,10 @@ UNIONS: dict[str, tuple[list[pa.Array | None], pa.DataType, list[str]]] = {
     "small integers and floats": ([numbers(pa.int16()), numbers(pa.float32())], pa.float32(), ["c > 100"]),
     "integers and floats": ([numbers(pa.int32()), numbers(pa.float32())], pa.float64(), ["c > 100"]),
     "decimals": ([prices(6, 2), prices(12, 5)], pa.decimal128(12, 5), ["c > 2.25", "c = 20"]),
+    "integers and decimals": ([numbers(pa.int32()), prices(6, 2)], pa.decimal128(12, 2), ["c > 2.25", "c = 20"]),
+    "decimals and long integers": ([prices(6, 2), numbers(pa.int64())], pa.decimal128(21, 2), ["c > 100", "c IS NULL"]),
     "wide decimals": ([prices(38, 10), prices(38, 30)], pa.decimal256(58, 30), []),
+    "days": ([days(pa.date64()), days(pa.date32())], pa.date64(), ["c > DATE '1970-02-01'", "c IS NULL"]),
     "times": ([stamps("ms"), stamps("us")], pa.timestamp("us"), ["c > TIMESTAMP '1970-01-02 01:00:00'"]),
     "zoned times": ([stamps("ms", "UTC"), stamps("ns", "UTC")], pa.timestamp("ns", "UTC"), []),
     "dictionary and text": ([words(TEXT_KEYS), words(pa.string())], pa.string(), ["c = 'wörd 4'"]),

@@ -16,7 +16,7 @@ from .columns import Columns
 from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
-from .description import ColumnDescription, DatasetDescription
+from .description import ColumnDescription, DatasetDescription, LeftOutFiles
 from .epoch_warnings import EmptyEpoch, UnevenRanks
 from .errors import (
     BrokenStream,
@@ -107,6 +107,7 @@ __all__ = [
     "InvalidRequest",
     "Join",
     "LearnedStatistic",
+    "LeftOutFiles",
     "LibraryColumn",
     "MappedBatches",
     "Mixture",

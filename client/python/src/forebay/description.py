@@ -125,6 +125,16 @@ class ColumnDescription:
         return "\n".join(shown)
 
 
+@dataclass(frozen=True)
+class LeftOutFiles:
+    """Files of the dataset's folder that are no part of it, for one reason."""
+
+    reason: str
+    count: int
+    names: tuple[str, ...]
+    """The first ones by name; a hidden folder counts as one and ends with a slash."""
+
+
 @dataclass(frozen=True, repr=False)
 class DatasetDescription(Mapping[str, ColumnDescription]):
     """What columns of a dataset hold: ``description["x"].nulls``; ``print`` it for a table."""
@@ -135,13 +145,17 @@ class DatasetDescription(Mapping[str, ColumnDescription]):
     """The rows that are described; empty: all."""
     rows: int
     columns: tuple[ColumnDescription, ...]
+    left_out: tuple[LeftOutFiles, ...] = ()
+    """What the dataset's folder has beside its files."""
 
     @classmethod
     def of(cls, fields: Json) -> DatasetDescription:
         """Read the message's JSON."""
         columns = tuple(ColumnDescription.of(one) for one in cast("list[Json]", fields["columns"]))
         dataset, snapshot, passing = (str(fields[name]) for name in ("dataset", "snapshot", "filter"))
-        return cls(dataset, snapshot, passing, int(fields["rows"]), columns)
+        found = cast("list[Json]", fields.get("left_out", ()))
+        left_out = tuple(LeftOutFiles(str(one["reason"]), int(one["count"]), tuple(one["names"])) for one in found)
+        return cls(dataset, snapshot, passing, int(fields["rows"]), columns, left_out)
 
     def __getitem__(self, column: str) -> ColumnDescription:
         for one in self.columns:
@@ -209,7 +223,9 @@ class DatasetDescription(Mapping[str, ColumnDescription]):
 
     def _heading(self) -> str:
         passing = f" that pass {self.filter}" if self.filter else ""
-        return f"{self.dataset}: {self.rows:,} rows{passing}, {len(self.columns):,} columns, snapshot {self.snapshot}"
+        about = f"{self.dataset}: {self.rows:,} rows{passing}, {len(self.columns):,} columns, snapshot {self.snapshot}"
+        ignored = [f"{one.count:,} {one.reason} ({', '.join(one.names)})" for one in self.left_out]
+        return f"{about}; other files of its folder: {'; '.join(ignored)}" if ignored else about
 
     def _tops(self) -> list[list[tuple[object, int]]]:
         return [[(one.value, one.rows) for one in column.top] for column in self.columns]

@@ -1,7 +1,8 @@
 //! The current metadata file of a table.
 //!
-//! Catalogs keep the name of the current file. In a folder without one, it is the file that `version-hint.text` names
-//! or, without that, the one of the highest number.
+//! Catalogs keep the name of the current file. In a folder without one, it is the file that `version-hint.text` names,
+//! or a later one. Without a hint, and with one that is empty or names a file that is gone, it is the file of the highest
+//! number.
 
 use object_store::path::Path;
 
@@ -39,30 +40,35 @@ fn parent(path: &Path) -> Path {
     parts.into_iter().collect()
 }
 
-/// The file that the hint names, or a later one of the same numbering.
+/// The file that the hint names, or a later one of the same numbering; `None` if the hint helps no further.
 async fn hinted(store: MetadataStore<'_>, folder: &Path) -> Result<Option<Path>, LakeError> {
     let hint_file = folder.clone().join(HINT);
     let Some(text) = store.get(&hint_file, HINT_BYTES_MAX).await? else { return Ok(None) };
     let corrupt = |reason: &str| LakeError::Corrupt(format!("\"{}\" {reason}", store.display(&hint_file)));
     let hint = std::str::from_utf8(&text).map_err(|_| corrupt("is not text"))?.trim();
-    if hint.is_empty() || hint.contains(['/', '\n']) {
+    if hint.contains(['/', '\n']) {
         return Err(corrupt("names no version"));
     }
-    if is_metadata(hint) {
-        return Ok(Some(folder.clone().join(hint)));
+    if hint.is_empty() {
+        return Ok(None);
     }
-    let Ok(mut version) = hint.parse::<u64>() else { return Ok(Some(folder.clone().join(format!("{hint}{ENDING}")))) };
-    let mut file = numbered(store, folder, version).await?.ok_or_else(|| {
-        corrupt(&format!("names version {version}, but there is no v{version}{ENDING} in its folder"))
-    })?;
+    let Ok(mut version) = hint.parse::<u64>() else {
+        let name = if is_metadata(hint) { hint.to_owned() } else { format!("{hint}{ENDING}") };
+        let file = folder.clone().join(name);
+        return Ok(store.has(&file).await?.then_some(file));
+    };
+    let mut found = numbered(store, folder, version).await?;
     for _ in 0..VERSIONS_AFTER_HINT_MAX {
+        if found.is_none() {
+            return Ok(None);
+        }
         version = version.saturating_add(1);
         match numbered(store, folder, version).await? {
-            Some(later) => file = later,
-            None => return Ok(Some(file)),
+            None => return Ok(found),
+            later => found = later,
         }
     }
-    Err(corrupt(&format!("is more than {VERSIONS_AFTER_HINT_MAX} versions old: name the metadata file instead")))
+    Ok(None)
 }
 
 /// The file of a version, if there is one.
@@ -149,10 +155,13 @@ mod tests {
         let mut files: Vec<(&str, &str)> = files.map(|file| (file, "")).to_vec();
         files.push(("t/metadata/version-hint.text", "2\n"));
         assert_eq!(found(&files, "t").await, Ok(files[1].0.to_owned()));
-        files[3].1 = "4";
-        assert!(found(&files, "t").await.unwrap_err().contains("no v4.metadata.json"));
-        files[3].1 = "00009-x.metadata.json";
-        assert_eq!(found(&files, "t").await.unwrap(), "t/metadata/00009-x.metadata.json");
+        files[3].1 = "v3.gz";
+        assert_eq!(found(&files, "t").await.unwrap(), files[1].0);
+        // Empty, of a version that is gone, and of a file that is.
+        for hint in ["", " \n", "4", "00009-x.metadata.json"] {
+            files[3].1 = hint;
+            assert_eq!(found(&files, "t").await.unwrap(), files[2].0, "{hint}");
+        }
         files[3].1 = "../x";
         assert!(found(&files, "t").await.unwrap_err().contains("names no version"));
     }

@@ -230,6 +230,7 @@ mod tests {
             partition: Vec::new(),
             data_file: None,
             blob: None,
+            is_encrypted: false,
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct ManifestText {
     sequence: i64,
     /// Files that it adds or keeps, if the list has the counts.
     live: Option<i64>,
+    /// Whether reading it needs a key.
+    pub is_encrypted: bool,
 }
 
 /// A file of a snapshot.
@@ -40,6 +42,8 @@ pub(super) struct ManifestEntry {
     pub data_file: Option<String>,
     /// Of a deletion vector, its first byte and its length in the file.
     pub blob: Option<(u64, u64)>,
+    /// Whether reading it needs a key.
+    pub is_encrypted: bool,
 }
 
 /// Kinds of files.
@@ -54,13 +58,13 @@ pub(super) enum FileContent {
 pub(super) fn parse_list(bytes: &[u8]) -> Result<Vec<ManifestText>, String> {
     let mut manifests = Vec::new();
     AvroFile::open(bytes)?.each(|record| {
-        check_plain(record)?;
         manifests.push(ManifestText {
             url: record.required_text("manifest_path")?.to_owned(),
             bytes: record.count("manifest_length")?,
             spec_id: spec_id(record.required_integer("partition_spec_id")?)?,
             sequence: record.integer("sequence_number")?.unwrap_or(0),
             live: live_count(record)?,
+            is_encrypted: is_encrypted(record),
         });
         Ok(())
     })?;
@@ -93,7 +97,6 @@ pub(super) fn parse_manifest(manifest: &ManifestText, bytes: &[u8]) -> Result<Ve
 
 fn entry(manifest: &ManifestText, record: AvroRecord<'_>) -> Result<ManifestEntry, String> {
     let file = record.required_record("data_file")?;
-    check_plain(file)?;
     let content = match file.integer("content")?.unwrap_or(DATA) {
         DATA => FileContent::Data,
         POSITION_DELETES => FileContent::PositionDeletes,
@@ -116,15 +119,13 @@ fn entry(manifest: &ManifestText, record: AvroRecord<'_>) -> Result<ManifestEntr
         partition: PartitionValue::all(file.required_record("partition")?),
         data_file: file.text("referenced_data_file")?.map(str::to_owned),
         blob,
+        is_encrypted: is_encrypted(file),
     })
 }
 
-/// Checks that a file is not encrypted.
-fn check_plain(record: AvroRecord<'_>) -> Result<(), String> {
-    match record.value("key_metadata") {
-        None => Ok(()),
-        Some(_) => Err("it names an encrypted file, which is not supported".to_owned()),
-    }
+/// Whether the file of a record is encrypted.
+fn is_encrypted(record: AvroRecord<'_>) -> bool {
+    record.value("key_metadata").is_some()
 }
 
 fn spec_id(value: i64) -> Result<i32, String> {

@@ -37,6 +37,8 @@ use partitions::IdentityPartitions;
 const LIST_BYTES_MAX: u64 = 256 << 20;
 /// The largest manifest. Writers aim at 8 MiB.
 const MANIFEST_BYTES_MAX: u64 = 512 << 20;
+/// The first bytes of an encrypted manifest list or manifest.
+const ENCRYPTED_MAGIC: &[u8] = b"AGS1";
 /// Manifests read at once.
 const MANIFESTS_AT_ONCE: usize = 8;
 
@@ -109,18 +111,28 @@ async fn parsed(name: String, bytes: Bytes) -> Result<TableMetadata, LakeError> 
 /// The files of a snapshot.
 async fn entries(files: MetadataStore<'_>, named_by: &str, list: &str) -> Result<Vec<ManifestEntry>, LakeError> {
     let bytes = files.get_named(&files.path_of(list)?, named_by, LIST_BYTES_MAX).await?;
+    check_plain(list, bytes.starts_with(ENCRYPTED_MAGIC))?;
     let corrupt = |url: &str, reason: String| LakeError::Corrupt(format!("manifest \"{url}\": {reason}"));
     let manifests = blocking(move || manifests::parse_list(&bytes)).await.map_err(|reason| corrupt(list, reason))?;
     let read = |manifest: ManifestText| async move {
+        check_plain(&manifest.url, manifest.is_encrypted)?;
         let bytes = files.get_named(&files.path_of(&manifest.url)?, named_by, MANIFEST_BYTES_MAX).await?;
+        check_plain(&manifest.url, bytes.starts_with(ENCRYPTED_MAGIC))?;
         let url = manifest.url.clone();
         let parsed = blocking(move || manifests::parse_manifest(&manifest, &bytes)).await;
-        parsed.map_err(|reason| corrupt(&url, reason))
+        let entries = parsed.map_err(|reason| corrupt(&url, reason))?;
+        entries.iter().try_for_each(|entry| check_plain(&entry.url, entry.is_encrypted))?;
+        Ok(entries)
     };
     let read: Vec<_> = manifests.into_iter().map(read).collect();
     let read = futures::stream::iter(read).buffered(MANIFESTS_AT_ONCE);
     let entries: Vec<Vec<ManifestEntry>> = read.try_collect().await?;
     Ok(entries.into_iter().flatten().collect())
+}
+
+fn check_plain(url: &str, is_encrypted: bool) -> Result<(), LakeError> {
+    let reason = || format!("\"{url}\" is encrypted, and the server has no keys: write the table without encryption");
+    if is_encrypted { Err(LakeError::Unsupported(reason())) } else { Ok(()) }
 }
 
 /// The data files with their paths.

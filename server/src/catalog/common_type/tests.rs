@@ -42,7 +42,14 @@ fn types_widen_without_loss() {
         (T::Decimal32(9, 0), T::Decimal32(9, 5), Some(T::Decimal64(14, 5))),
         (T::Decimal128(38, 0), T::Decimal128(38, 10), Some(T::Decimal256(48, 10))),
         (T::Decimal256(76, 0), T::Decimal256(76, 10), None),
-        (T::Int32, T::Decimal128(20, 0), None),
+        (T::Int32, T::Decimal128(20, 0), Some(T::Decimal128(20, 0))),
+        (T::Int8, T::Decimal32(4, 2), Some(T::Decimal32(5, 2))),
+        (T::Int32, T::Decimal32(9, 0), Some(T::Decimal64(10, 0))),
+        (T::Int64, T::Decimal128(10, 2), Some(T::Decimal128(21, 2))),
+        (T::UInt64, T::Decimal32(9, 9), Some(T::Decimal128(29, 9))),
+        (T::UInt64, T::Decimal256(76, 60), None),
+        (T::Float64, T::Decimal128(9, 2), None),
+        (T::Date32, T::Date64, Some(T::Date64)),
         (T::Utf8View, T::Utf8, Some(T::Utf8)),
         (T::Utf8, T::LargeUtf8, Some(T::LargeUtf8)),
         (T::Binary, T::BinaryView, Some(T::Binary)),
@@ -89,6 +96,10 @@ fn pinned_types_hold_narrower_ones() {
         (T::Utf8, T::Null, true),
         (T::Null, T::Utf8, false),
         (T::Utf8, T::Binary, false),
+        (T::Decimal128(20, 0), T::Int64, true),
+        (T::Decimal128(20, 2), T::Int64, false),
+        (timestamp(TimeUnit::Microsecond, None), T::Date32, true),
+        (timestamp(TimeUnit::Microsecond, Some("UTC")), T::Date32, false),
     ] {
         assert_eq!(can_hold(&wide, &narrow), want, "{wide} of {narrow}");
     }

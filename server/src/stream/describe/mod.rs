@@ -19,7 +19,7 @@ use super::{
     flights::{Flights, Progress},
     kept,
 };
-use crate::state::Kind;
+use crate::{catalog::LeftOut, state::Kind};
 use columns::DescribedColumns;
 pub(crate) use type_name::type_name;
 
@@ -54,7 +54,7 @@ impl Descriptions {
         DescribeTask::start(REPORTS_MAX, |sender| async move {
             let description = descriptions.describe(request, &sender).await?;
             // Fails if the client disconnected, which needs no result.
-            let result = v1::describe_update::Update::Result(description.as_ref().clone());
+            let result = v1::describe_update::Update::Result(description);
             let _ = sender.send(Ok(v1::DescribeUpdate { update: Some(result) })).await;
             Ok(())
         })
@@ -64,8 +64,11 @@ impl Descriptions {
         &self,
         request: v1::DescribeRequest,
         sender: &AheadSender<v1::DescribeUpdate>,
-    ) -> Result<Arc<v1::Description>, StreamError> {
-        let snapshot = self.environment.catalog.dataset(&request.dataset)?.present().await?;
+    ) -> Result<v1::Description, StreamError> {
+        let dataset = self.environment.catalog.dataset(&request.dataset)?;
+        let snapshot = dataset.present().await?;
+        // Of the listing, not of the snapshot by which descriptions are kept.
+        let left_out = dataset.left_out();
         let described = DescribedColumns::check(&self.environment, snapshot, request).await.map_err(in_request)?;
         let (key, descriptions) = (described.key(), self.clone());
         let compute = |progress| async move { descriptions.compute(described, progress).await.map_err(in_request) };
@@ -75,7 +78,8 @@ impl Descriptions {
             let update = v1::describe_update::Update::Progress(progress);
             let _ = sender.try_send(Ok(v1::DescribeUpdate { update: Some(update) }));
         };
-        flight.result(report).await
+        let description = flight.result(report).await?;
+        Ok(v1::Description { left_out: left_out_files(&left_out), ..description.as_ref().clone() })
     }
 
     async fn compute(&self, described: DescribedColumns, progress: Progress) -> Result<v1::Description, StreamError> {
@@ -93,6 +97,15 @@ impl Descriptions {
         kept::store(state, Kind::Description, &key, &message, KEPT_MAX).await;
         Ok(description)
     }
+}
+
+fn left_out_files(left_out: &LeftOut) -> Vec<v1::LeftOutFiles> {
+    let files = left_out.by_reason().map(|(reason, names)| v1::LeftOutFiles {
+        reason: reason.to_string(),
+        count: names.count,
+        names: names.first.iter().cloned().collect(),
+    });
+    files.collect()
 }
 
 /// An error of the filter, which is that of a plan to the modules that compute it, with the path in this request.

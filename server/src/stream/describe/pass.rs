@@ -51,6 +51,7 @@ pub(super) async fn describe(
         filter: described.filter.clone(),
         rows: snapshot.row_count(),
         columns: Vec::with_capacity(described.indices.len()),
+        left_out: Vec::new(),
     };
     let mut parts: Vec<&[usize]> = described.indices.chunks(environment.engine.profiles_max()).collect();
     if parts.is_empty() {

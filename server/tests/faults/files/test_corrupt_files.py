@@ -18,7 +18,8 @@ from forebay.errors import translate
 from harness.serving import Serve, Server, info, raw_table
 
 # Not ABORTED: no file changes after the request, and clients would retry indefinitely.
-ALLOWED = ("DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
+# A file with the mark of encryption is refused with UNIMPLEMENTED.
+ALLOWED = ("DATA_LOSS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED")
 RESIDENT_BYTES_MAX = 1_500_000_000
 CASES_A_BATCH = 20
 HASH = [{"fill_null": {"text": "none"}}, {"hash_bucket": {"buckets": 9}}]

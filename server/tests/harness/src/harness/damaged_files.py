@@ -145,9 +145,10 @@ class Patient:
             self.server = self._start()
             raise
 
-    def refuses(self, data: bytes, *words: str, column: str = "word", ways: Ways = ALL_WAYS) -> None:
-        """Every way of reading the column fails with DATA_LOSS and these words."""
-        code = "DATA_LOSS"
+    def refuses(
+        self, data: bytes, *words: str, column: str = "word", ways: Ways = ALL_WAYS, code: str = "DATA_LOSS"
+    ) -> None:
+        """Every way of reading the column fails with the code and these words."""
         self.put(data)
         with self.aftermath() as client:
             ends = self.ends(client, column, ways=ways)

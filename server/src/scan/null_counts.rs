@@ -1,0 +1,131 @@
+//! Keeps the Parquet library from the numbers of nulls in the headers of pages of version 2, which some writers get
+//! wrong. Definition levels say which values are null.
+//!
+//! Writers without statistics declare -1 or 0: the library rejects one, and reads too few values with another.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use forebay_pages::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
+use parquet::{
+    column::page::{Page, PageMetadata, PageReader},
+    errors::ParquetError,
+};
+
+use super::pages;
+
+// Fields of a page header.
+const DATA_V2: i64 = 8;
+const NULLS: i64 = 2;
+
+/// Pages without their numbers of nulls: the library then reads as many values as levels declare, as in version 1.
+struct UncountedPages(Box<dyn PageReader>);
+
+/// The same pages without their numbers of nulls.
+pub(super) fn uncounted(pages: Box<dyn PageReader>) -> Box<dyn PageReader> {
+    Box::new(UncountedPages(pages))
+}
+
+/// Pages whose headers declare no negative numbers of nulls, which the library rejects. Copies the bytes only if one
+/// does.
+pub(super) fn readable(chunk: &Bytes) -> Bytes {
+    let negative = negative_counts(chunk);
+    if negative.is_empty() {
+        return chunk.clone();
+    }
+    let mut bytes = chunk.to_vec();
+    for place in negative {
+        // Zero, as a number of as many bytes.
+        let (last, others) = (place.end - 1, place.start..place.end - 1);
+        bytes[others].fill(0x80);
+        bytes[last] = 0;
+    }
+    bytes.into()
+}
+
+/// Where headers of pages declare a negative number of nulls.
+fn negative_counts(chunk: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for (body, _) in pages::headers(chunk) {
+        let negative = chunk.get(start..body.start).and_then(|header| negative_count(header).ok()).flatten();
+        found.extend(negative.map(|place| start + place.start..start + place.end));
+        start = body.end;
+    }
+    found
+}
+
+/// Where a header declares a negative number of nulls.
+fn negative_count(header: &[u8]) -> Result<Option<Range<usize>>, InvalidThrift> {
+    let (mut reader, mut last) = (CompactReader::new(header), 0);
+    while let Some((field, kind)) = reader.field(&mut last)? {
+        if (field, kind) != (DATA_V2, STRUCT) {
+            reader.skip(kind)?;
+            continue;
+        }
+        let mut last = 0;
+        while let Some((field, kind)) = reader.field(&mut last)? {
+            if (field, kind) != (NULLS, I32) {
+                reader.skip(kind)?;
+                continue;
+            }
+            let start = header.len() - reader.rest().len();
+            let count = reader.signed()?;
+            return Ok((count < 0).then(|| start..header.len() - reader.rest().len()));
+        }
+    }
+    Ok(None)
+}
+
+// === impl UncountedPages ===
+
+impl Iterator for UncountedPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for UncountedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let mut page = self.0.get_next_page()?;
+        if let Some(Page::DataPageV2 { num_nulls, .. }) = &mut page {
+            *num_nulls = 0;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.0.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.0.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.0.at_record_boundary()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of version 2 with a body of three bytes and this number of nulls, as a varint.
+    fn page(nulls: &[u8]) -> Vec<u8> {
+        let head = [0x15, 6, 0x15, 6, 0x15, 6, 0x5c, 0x15, 10, 0x15];
+        [&head[..], nulls, &[0x15, 10, 0, 0], &[1; 3]].concat()
+    }
+
+    #[test]
+    fn negative_counts_become_zero() {
+        let chunk: Bytes = [page(&[2]), page(&[1]), page(&[0xff, 0x01]), page(&[0])].concat().into();
+        let want: Bytes = [page(&[2]), page(&[0]), page(&[0x80, 0x00]), page(&[0])].concat().into();
+        assert_eq!(readable(&chunk), want);
+        assert_eq!(readable(&want).as_ptr(), want.as_ptr());
+        let truncated = chunk.slice(..chunk.len() - page(&[0]).len() - 7);
+        assert_eq!(readable(&truncated), want.slice(..truncated.len()));
+    }
+}
