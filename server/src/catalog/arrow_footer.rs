@@ -22,7 +22,8 @@ use parquet::{
 use super::{
     arrow_layout::{ArrowBatch, ArrowLayout, blocks, message_range},
     error::CatalogError,
-    file_footer::{FileError, Footer, wide},
+    file_error::FileError,
+    file_footer::{Footer, wide},
     store::{Store, StoreError},
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UnionMode};
 use arrow_ipc::{Block, CompressionType, DictionaryBatch, Footer, MetadataVersion, RecordBatch, root_as_message};
 use bytes::Bytes;
 
-use super::file_footer::FileError;
+use super::file_error::FileError;
 
 /// Nesting of types, as in Parquet files.
 const DEPTH_MAX: usize = 64;

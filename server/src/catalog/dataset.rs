@@ -14,11 +14,12 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     error::CatalogError,
+    found_files::Listing,
     lake_spec::LakeSpec,
     leaves::Int96Unit,
     left_out::LeftOut,
     listed::ListedFiles,
-    listing::{self, Listing},
+    listing,
     location::{Location, LocationError},
     narrowed::is_narrowed,
     pinned_schema::PinnedSchema,

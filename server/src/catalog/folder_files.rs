@@ -12,8 +12,8 @@ use object_store::{ObjectMeta, path::Path};
 use super::{
     file_names::{self, NameKind},
     foreign::ForeignFiles,
+    found_files::{Listing, relative},
     left_out::{LeftOut, LeftOutReason},
-    listing::{Listing, relative},
     pinned::is_same,
     store::{Store, StoreError},
 };

@@ -22,7 +22,8 @@ use parquet::{
 use super::{
     arrow_footer, chunks, encryption,
     error::CatalogError,
-    file_footer::{FileError, Footer, wide},
+    file_error::FileError,
+    file_footer::{Footer, wide},
     footer_types, foreign,
     leaves::{self, Int96Unit},
     nesting,
@@ -165,22 +166,23 @@ fn decode(
     }
     let outcome = decoder.push_ranges(wanted, pieces).and_then(|()| decoder.try_decode());
     let footer = footer.unwrap_or_default();
-    let outcome = outcome.or_else(|error| decoded_anyway(&footer).ok_or(error).map(DecodeResult::Data));
     let outcome = match outcome {
         Ok(DecodeResult::Data(metadata)) => trust::keep_trusted(metadata).map(DecodeResult::Data),
+        Err(error) => rewritten(&footer).next().ok_or(error).map(DecodeResult::Data),
         other => other,
     };
     Ok((decoder, outcome.map_err(|source| source.to_string())?, footer))
 }
 
-/// The metadata of a footer that the library rejects in the form of its writer: in other forms of the same meaning, or
+/// The metadata of a footer that the library rejects in the form of its writer: in other forms of the same meaning, and
 /// without the statistics of column chunks, one of which may be invalid.
-fn decoded_anyway(footer: &[u8]) -> Option<ParquetMetaData> {
+fn rewritten(footer: &[u8]) -> impl Iterator<Item = ParquetMetaData> {
     let typed = footer_types::rewritten(footer);
     let elements = schema_elements::rewritten(typed.as_deref().unwrap_or(footer));
-    let forms = typed.iter().chain(&elements);
-    let decoded = forms.filter_map(|form| ParquetMetaDataReader::decode_metadata(form).ok()).next();
-    decoded.or_else(|| without_statistics(elements.or(typed).unwrap_or_else(|| footer.to_vec())).ok())
+    let last = elements.as_ref().or(typed.as_ref()).map_or_else(|| footer.to_vec(), Clone::clone);
+    let forms = typed.into_iter().chain(elements).map(|form| ParquetMetaDataReader::decode_metadata(&form));
+    let forms = forms.chain(std::iter::once_with(|| without_statistics(last)));
+    forms.filter_map(|form| form.and_then(trust::keep_trusted).ok())
 }
 
 /// Bytes of the footer, including its length and the trailing magic bytes; `None` if the end is not that of a Parquet

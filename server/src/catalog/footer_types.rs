@@ -6,12 +6,13 @@
 
 use forebay_pages::thrift::{BINARY, CompactReader, I16, I32, I64, InvalidThrift, LIST, STRUCT};
 
+use self::FieldKind::{Binary, Integer, List, Struct};
 use super::thrift_writer;
 
 /// The types of the fields of a struct. Others are as they are.
-struct Shape(&'static [(i64, Kind)]);
+struct Shape(&'static [(i64, FieldKind)]);
 
-enum Kind {
+enum FieldKind {
     /// Of any width: all are varints.
     Integer,
     Binary,
@@ -19,8 +20,6 @@ enum Kind {
     /// A list of values of a type, and the fields of that type if it is a struct.
     List(u8, &'static Shape),
 }
-
-use Kind::{Binary, Integer, List, Struct};
 
 const ANY: Shape = Shape(&[]);
 const FILE: Shape = Shape(&[
@@ -146,9 +145,9 @@ impl Rewriting<'_> {
     }
 }
 
-// === impl Kind ===
+// === impl FieldKind ===
 
-impl Kind {
+impl FieldKind {
     fn is(&self, kind: u8) -> bool {
         match self {
             Integer => is_integer(kind),

@@ -12,7 +12,7 @@ use arrow::{
     error::ArrowError,
 };
 
-use super::{error::CatalogError, file_footer::wide, listing::Listing, location::Location, partitions::Partitions};
+use super::{error::CatalogError, file_footer::wide, found_files::Listing, location::Location, partitions::Partitions};
 use crate::state::short_digest;
 
 /// The files of a dataset at one moment, or some of them, with the values of their partition columns.

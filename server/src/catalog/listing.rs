@@ -11,9 +11,9 @@ use super::{
     file_list::FileList,
     file_names,
     folder_files::FolderFiles,
+    found_files::{Listing, relative},
     lake::TableVersion,
     lake_spec::LakeSpec,
-    left_out::LeftOut,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -23,43 +23,6 @@ use crate::metrics;
 
 /// Files of a list that are looked up at once.
 const HEADS_AT_ONCE: usize = 32;
-
-/// A dataset's files, sorted by path; those of a list in its order.
-#[derive(Debug)]
-pub(super) struct Listing {
-    /// The directory that contains them.
-    pub root: Path,
-    /// The files.
-    pub objects: Vec<ObjectMeta>,
-    /// The version of the lake table that has them.
-    pub table: Option<Arc<TableVersion>>,
-    /// What else is in the folder, if it is one.
-    pub left_out: LeftOut,
-    /// The files in the folder that are not of the dataset by their bytes.
-    pub others: Vec<ObjectMeta>,
-}
-
-impl Listing {
-    /// The files under a root.
-    pub(super) fn new(root: Path, objects: Vec<ObjectMeta>) -> Self {
-        Self { root, objects, table: None, left_out: LeftOut::default(), others: Vec::new() }
-    }
-
-    /// Whether another listing, of no lake table, has the same state of the same files, and leaves out the same.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.root == other.root
-            && self.objects == other.objects
-            && self.table.is_none()
-            && other.table.is_none()
-            && self.others == other.others
-            && self.left_out == other.left_out
-    }
-
-    /// The path of one of the files below the root.
-    pub(super) fn relative<'a>(&self, path: &'a Path) -> &'a str {
-        relative(&self.root, path).unwrap_or(path.as_ref())
-    }
-}
 
 /// Lists the dataset's files. What is known of files from an earlier listing is not read again.
 pub(super) async fn list(
@@ -291,14 +254,6 @@ async fn under(store: &Store, root: &Path, belongs: &(dyn Fn(&str) -> bool + Syn
         return Err(StoreError::too_many(&store.display(root), store.files_max()));
     }
     Ok(Listing::new(root.clone(), objects))
-}
-
-/// The path of a file relative to the root.
-pub(super) fn relative<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
-    if root.as_ref().is_empty() {
-        return Some(path.as_ref());
-    }
-    path.as_ref().strip_prefix(root.as_ref())?.strip_prefix('/')
 }
 
 fn matches(pattern: &Pattern, below: &str) -> bool {

@@ -20,13 +20,13 @@ const FIXED: [u32; 3] = [1, 2, 9];
 const HEADER_BYTES_MAX: u64 = 100;
 
 /// A chunk by its row group and its column.
-type Place = (usize, usize);
+type StoredChunk = (usize, usize);
 
 /// The headers of dictionary pages that are not in the sizes of their chunks.
 #[derive(Debug, Default)]
 pub(super) struct UncountedHeaders {
     /// Ascending.
-    places: Vec<Place>,
+    places: Vec<StoredChunk>,
     /// Of each place, the range of the file that has the header.
     pub ranges: Vec<Range<u64>>,
     /// The bytes of these ranges, once they are read.
@@ -91,7 +91,7 @@ impl UncountedHeaders {
 
 fn changed(
     metadata: ParquetMetaData,
-    change: impl Fn(Place, ColumnChunkMetaData) -> Result<ColumnChunkMetaData, ParquetError>,
+    change: impl Fn(StoredChunk, ColumnChunkMetaData) -> Result<ColumnChunkMetaData, ParquetError>,
 ) -> Result<ParquetMetaData, ParquetError> {
     let groups = metadata.row_groups().to_vec().into_iter().enumerate().map(|(index, group)| {
         let columns = group.columns().iter().cloned().enumerate();

@@ -13,7 +13,7 @@ use super::thrift_writer;
 /// The footer field that lists the schema elements.
 const SCHEMA: i64 = 2;
 
-// Fields of an element.
+// ElementFields of an element.
 const REPETITION: i64 = 3;
 const NAME: i64 = 4;
 const CHILDREN: i64 = 5;
@@ -37,9 +37,9 @@ const NULLS: [i64; 2] = [24, 25];
 const LOGICAL_UNKNOWN: [u8; 3] = [0xbc, 0x00, 0x00];
 
 /// A struct as its fields: id, type, and the bytes of the value.
-type Fields<'a> = Vec<(i64, u8, Value<'a>)>;
+type ElementFields<'a> = Vec<(i64, u8, FieldBytes<'a>)>;
 
-enum Value<'a> {
+enum FieldBytes<'a> {
     /// As stored.
     Stored(&'a [u8]),
     New(Vec<u8>),
@@ -52,7 +52,7 @@ pub(super) fn rewritten(footer: &[u8]) -> Option<Vec<u8>> {
     let rest = reader.rest();
     let (_, _, schema) = fields.iter_mut().find(|(id, kind, _)| (*id, *kind) == (SCHEMA, LIST))?;
     let elements = elements(schema.bytes()).ok()?;
-    *schema = Value::New(rewrite(elements)?);
+    *schema = FieldBytes::New(rewrite(elements)?);
     let mut bytes = Vec::with_capacity(footer.len() + 64);
     write(&fields, &mut bytes);
     bytes.extend(rest);
@@ -60,17 +60,17 @@ pub(super) fn rewritten(footer: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The fields of a struct, up to its end.
-fn fields<'a>(reader: &mut CompactReader<'a>) -> Result<Fields<'a>, InvalidThrift> {
+fn fields<'a>(reader: &mut CompactReader<'a>) -> Result<ElementFields<'a>, InvalidThrift> {
     let (mut fields, mut last) = (Vec::new(), 0);
     while let Some((id, kind)) = reader.field(&mut last)? {
         let before = reader.rest();
         reader.skip(kind)?;
-        fields.push((id, kind, Value::Stored(&before[..before.len() - reader.rest().len()])));
+        fields.push((id, kind, FieldBytes::Stored(&before[..before.len() - reader.rest().len()])));
     }
     Ok(fields)
 }
 
-fn elements(list: &[u8]) -> Result<Vec<Fields<'_>>, InvalidThrift> {
+fn elements(list: &[u8]) -> Result<Vec<ElementFields<'_>>, InvalidThrift> {
     let mut reader = CompactReader::new(list);
     let (count, kind) = reader.list()?;
     if kind != STRUCT {
@@ -80,7 +80,7 @@ fn elements(list: &[u8]) -> Result<Vec<Fields<'_>>, InvalidThrift> {
 }
 
 /// The list of the rewritten elements; `None` if they are as they were.
-fn rewrite(elements: Vec<Fields<'_>>) -> Option<Vec<u8>> {
+fn rewrite(elements: Vec<ElementFields<'_>>) -> Option<Vec<u8>> {
     let (mut changed, mut is_changed) = (Vec::with_capacity(elements.len()), false);
     let mut is_of_list = false;
     for mut element in elements {
@@ -105,24 +105,24 @@ fn rewrite(elements: Vec<Fields<'_>>) -> Option<Vec<u8>> {
 }
 
 /// A repeated group of one child.
-fn wrapper() -> Fields<'static> {
-    let mut wrapper = vec![(NAME, BINARY, Value::New(b"\x04list".to_vec()))];
+fn wrapper() -> ElementFields<'static> {
+    let mut wrapper = vec![(NAME, BINARY, FieldBytes::New(b"\x04list".to_vec()))];
     set(&mut wrapper, REPETITION, REPEATED);
     set(&mut wrapper, CHILDREN, 1);
     wrapper
 }
 
 /// Removes an unknown converted type.
-fn retype(element: &mut Fields<'_>) -> bool {
+fn retype(element: &mut ElementFields<'_>) -> bool {
     let Some(unknown) = integer(element, CONVERTED).filter(|kind| !(0..=LAST).contains(kind)) else { return false };
     element.retain(|(id, ..)| *id != CONVERTED);
     if NULLS.contains(&unknown) && element.iter().all(|(id, ..)| *id != LOGICAL) {
-        element.push((LOGICAL, STRUCT, Value::New(LOGICAL_UNKNOWN.to_vec())));
+        element.push((LOGICAL, STRUCT, FieldBytes::New(LOGICAL_UNKNOWN.to_vec())));
     }
     true
 }
 
-fn add_scale(element: &mut Fields<'_>) -> bool {
+fn add_scale(element: &mut ElementFields<'_>) -> bool {
     let lacks_scale = integer(element, CONVERTED) == Some(DECIMAL) && integer(element, SCALE).is_none();
     if lacks_scale {
         set(element, SCALE, 0);
@@ -130,20 +130,20 @@ fn add_scale(element: &mut Fields<'_>) -> bool {
     lacks_scale
 }
 
-fn integer(element: &Fields<'_>, id: i64) -> Option<i64> {
+fn integer(element: &ElementFields<'_>, id: i64) -> Option<i64> {
     let (_, _, value) = element.iter().find(|(known, kind, _)| (*known, *kind) == (id, I32))?;
     CompactReader::new(value.bytes()).signed().ok()
 }
 
-fn set(element: &mut Fields<'_>, id: i64, value: i64) {
+fn set(element: &mut ElementFields<'_>, id: i64, value: i64) {
     let mut bytes = Vec::new();
     thrift_writer::signed(value, &mut bytes);
     element.retain(|(known, ..)| *known != id);
-    element.push((id, I32, Value::New(bytes)));
+    element.push((id, I32, FieldBytes::New(bytes)));
     element.sort_by_key(|(id, ..)| *id);
 }
 
-fn write(fields: &Fields<'_>, bytes: &mut Vec<u8>) {
+fn write(fields: &ElementFields<'_>, bytes: &mut Vec<u8>) {
     let mut last = 0;
     for (id, kind, value) in fields {
         thrift_writer::field(*id, *kind, &mut last, bytes);
@@ -152,9 +152,9 @@ fn write(fields: &Fields<'_>, bytes: &mut Vec<u8>) {
     bytes.push(0);
 }
 
-// === impl Value ===
+// === impl FieldBytes ===
 
-impl Value<'_> {
+impl FieldBytes<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Stored(bytes) => bytes,

@@ -22,8 +22,8 @@ use parquet::{
 };
 
 use self::{
-    table::{BOUNDS, Fields, NULL_COUNTS, Verdict},
-    values::Values,
+    table::{BOUNDS, BoundFields, NULL_COUNTS, Verdict},
+    values::ValueOrder,
     writer::Writer,
 };
 
@@ -39,7 +39,7 @@ pub(super) fn keep_trusted(metadata: ParquetMetaData) -> Result<ParquetMetaData,
 
 /// The verdicts on the statistics of a column, in all row groups.
 struct Column {
-    values: Values,
+    values: ValueOrder,
     /// Of bounds in the fields `min_value` and `max_value`.
     bounds: Verdict,
     /// Of bounds in the deprecated fields `min` and `max`.
@@ -54,18 +54,18 @@ fn columns(file: &FileMetaData) -> Vec<Column> {
     let dictionaries =
         if table::depends_on_dictionaries(&writer) { Dictionaries::of(file) } else { Dictionaries::None };
     let of_column = |(index, column): (usize, &ColumnDescPtr)| {
-        let values = Values::of(column);
+        let values = ValueOrder::of(column);
         let fields = match file.column_orders().and_then(|orders| orders.get(index)) {
-            None | Some(ColumnOrder::UNDEFINED) => Fields::Undeclared,
-            Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => Fields::Ordered,
-            Some(ColumnOrder::UNKNOWN) => Fields::OtherOrder,
+            None | Some(ColumnOrder::UNDEFINED) => BoundFields::Undeclared,
+            Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => BoundFields::Ordered,
+            Some(ColumnOrder::UNKNOWN) => BoundFields::OtherOrder,
         };
         let may_be_dictionary = dictionaries.may_hold(schema.get_column_root(index).name());
         let verdict = |table: &[table::Line], fields| table::verdict(table, &writer, values, fields, may_be_dictionary);
         Column {
             values,
             bounds: verdict(&BOUNDS, fields),
-            old_bounds: verdict(&BOUNDS, Fields::Deprecated),
+            old_bounds: verdict(&BOUNDS, BoundFields::Deprecated),
             null_counts: verdict(&NULL_COUNTS, fields),
         }
     };

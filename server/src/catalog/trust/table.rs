@@ -5,7 +5,7 @@
 //! one loses rows.
 
 use super::{
-    values::{Kind, Values},
+    values::{ValueKind, ValueOrder},
     writer::{Version, Writer},
 };
 
@@ -20,7 +20,7 @@ pub(super) enum Verdict {
 
 /// Where bounds are, and which order the footer declares for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fields {
+pub(super) enum BoundFields {
     /// `min` and `max`, by signed comparison.
     Deprecated,
     /// `min_value` and `max_value`, without a declared order.
@@ -38,9 +38,9 @@ pub(super) struct Line {
     /// The versions from the first, inclusive, to the second, exclusive. Any version if both are `None`, known or not.
     versions: (Option<Version>, Option<Version>),
     /// Any if empty.
-    kinds: &'static [Kind],
+    kinds: &'static [ValueKind],
     /// Any if empty.
-    fields: &'static [Fields],
+    fields: &'static [BoundFields],
     /// Applies only to columns that may have been written from Arrow's dictionary arrays.
     of_dictionaries: bool,
     verdict: Verdict,
@@ -57,8 +57,8 @@ const EVERY: Line = Line {
 
 /// The bounds of column chunks.
 pub(super) const BOUNDS: [Line; 17] = {
-    use Fields::{Deprecated, OtherOrder, Undeclared};
-    use Kind::{Bytes, BytesDecimal, FixedDecimal, Float, IntegerDecimal, Signed, Unordered, Unsigned};
+    use BoundFields::{Deprecated, OtherOrder, Undeclared};
+    use ValueKind::{Bytes, BytesDecimal, FixedDecimal, Float, IntegerDecimal, Signed, Unordered, Unsigned};
     use Verdict::Trusted;
     [
         // parquet.thrift, ColumnOrder: INTERVAL, LIST, MAP, VARIANT, GEOMETRY, GEOGRAPHY: undefined; INT96: ignored.
@@ -127,7 +127,7 @@ pub(super) const BOUNDS: [Line; 17] = {
 
 /// The counts of nulls of column chunks.
 pub(super) const NULL_COUNTS: [Line; 12] = {
-    use Kind::Bytes;
+    use ValueKind::Bytes;
     use Verdict::{OnlyZero, Trusted};
     [
         // parquet-java, CorruptStatistics: only bounds were corrupt.
@@ -162,8 +162,8 @@ pub(super) const NULL_COUNTS: [Line; 12] = {
 pub(super) fn verdict(
     table: &[Line],
     writer: &Writer,
-    values: Values,
-    fields: Fields,
+    values: ValueOrder,
+    fields: BoundFields,
     may_be_dictionary: bool,
 ) -> Verdict {
     let applies = |line: &&Line| line.applies(writer, values.kind(), fields, may_be_dictionary);
@@ -179,7 +179,7 @@ pub(super) fn depends_on_dictionaries(writer: &Writer) -> bool {
 // === impl Line ===
 
 impl Line {
-    fn applies(&self, writer: &Writer, kind: Kind, fields: Fields, may_be_dictionary: bool) -> bool {
+    fn applies(&self, writer: &Writer, kind: ValueKind, fields: BoundFields, may_be_dictionary: bool) -> bool {
         self.is_of(writer)
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.fields.is_empty() || self.fields.contains(&fields))

@@ -1,20 +1,20 @@
 use super::{table::verdict, *};
 
 /// What the tables say of columns of these kinds, `d` for a column that may hold a dictionary.
-fn check(table: &[table::Line], cases: &[(&str, Fields, &str, Verdict)]) {
+fn check(table: &[table::Line], cases: &[(&str, BoundFields, &str, Verdict)]) {
     for (created_by, fields, kinds, expected) in cases {
         for kind in kinds.split(' ') {
             let (values, may_be_dictionary) = match kind {
-                "int" => (Values::Signed(64), false),
-                "unsigned" => (Values::Unsigned(64), false),
-                "text" => (Values::Bytes, false),
-                "dictionary" => (Values::Bytes, true),
-                "uuid" => (Values::FixedBytes(16), false),
-                "integer-decimal" => (Values::IntegerDecimal, false),
-                "fixed-decimal" => (Values::FixedDecimal(16), false),
-                "bytes-decimal" => (Values::BytesDecimal, false),
-                "float" => (Values::Float, false),
-                "interval" => (Values::Unordered, false),
+                "int" => (ValueOrder::Signed(64), false),
+                "unsigned" => (ValueOrder::Unsigned(64), false),
+                "text" => (ValueOrder::Bytes, false),
+                "dictionary" => (ValueOrder::Bytes, true),
+                "uuid" => (ValueOrder::FixedBytes(16), false),
+                "integer-decimal" => (ValueOrder::IntegerDecimal, false),
+                "fixed-decimal" => (ValueOrder::FixedDecimal(16), false),
+                "bytes-decimal" => (ValueOrder::BytesDecimal, false),
+                "float" => (ValueOrder::Float, false),
+                "interval" => (ValueOrder::Unordered, false),
                 other => panic!("unknown kind {other}"),
             };
             let writer = Writer::parse(Some(created_by));
@@ -26,7 +26,7 @@ fn check(table: &[table::Line], cases: &[(&str, Fields, &str, Verdict)]) {
 
 #[test]
 fn bounds_are_trusted_by_writer_order_and_type() {
-    use Fields::{Deprecated, Ordered, OtherOrder, Undeclared};
+    use BoundFields::{Deprecated, Ordered, OtherOrder, Undeclared};
     use Verdict::{Trusted, Untrusted};
     check(
         &BOUNDS,
@@ -77,7 +77,7 @@ fn bounds_are_trusted_by_writer_order_and_type() {
 
 #[test]
 fn null_counts_are_trusted_by_writer() {
-    use Fields::{Deprecated, Ordered};
+    use BoundFields::{Deprecated, Ordered};
     use Verdict::{OnlyZero, Trusted, Untrusted};
     check(
         &NULL_COUNTS,
@@ -100,7 +100,7 @@ fn null_counts_are_trusted_by_writer() {
     );
 }
 
-fn column(values: Values, null_counts: Verdict) -> Column {
+fn column(values: ValueOrder, null_counts: Verdict) -> Column {
     Column { values, bounds: Verdict::Trusted, old_bounds: Verdict::Untrusted, null_counts }
 }
 
@@ -110,7 +110,7 @@ fn integers(min: Option<i32>, max: Option<i32>, nulls: Option<u64>, is_deprecate
 
 #[test]
 fn contradictory_statistics_are_dropped() {
-    let column = column(Values::Signed(32), Verdict::Trusted);
+    let column = column(ValueOrder::Signed(32), Verdict::Trusted);
     let kept = |known: Statistics, values: i64| column.kept(&known, values);
     let whole = integers(Some(1), Some(5), Some(2), false);
     assert_eq!(kept(whole.clone(), 10), Some(whole));
@@ -137,7 +137,7 @@ fn contradictory_statistics_are_dropped() {
 
 #[test]
 fn a_count_that_is_right_only_if_zero_is_kept_if_zero() {
-    let column = column(Values::Signed(32), Verdict::OnlyZero);
+    let column = column(ValueOrder::Signed(32), Verdict::OnlyZero);
     let count = |nulls| column.kept(&integers(Some(1), Some(5), Some(nulls), false), 10)?.null_count_opt();
     assert_eq!((count(0), count(3)), (Some(0), None));
 }

@@ -12,7 +12,7 @@ const DECIMAL_BYTES_MAX: usize = 32;
 
 /// How values are stored and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum ValueOrder {
     /// Booleans, signed integers, and dates, times and timestamps in integers of this many bits.
     Signed(u32),
     /// Integers without a sign, of this many bits.
@@ -33,9 +33,9 @@ pub(super) enum Values {
     Unordered,
 }
 
-/// Kinds of [`Values`] to which a rule applies.
+/// Kinds of [`ValueOrder`] to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Signed,
     Unsigned,
     /// Of any or of fixed length.
@@ -47,9 +47,9 @@ pub(super) enum Kind {
     Unordered,
 }
 
-// === impl Values ===
+// === impl ValueOrder ===
 
-impl Values {
+impl ValueOrder {
     /// Those of a column.
     pub(super) fn of(column: &ColumnDescriptor) -> Self {
         if column.physical_type() == Physical::INT96 {
@@ -121,16 +121,16 @@ impl Values {
         }
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> ValueKind {
         match self {
-            Self::Signed(_) => Kind::Signed,
-            Self::Unsigned(_) => Kind::Unsigned,
-            Self::Bytes | Self::FixedBytes(_) => Kind::Bytes,
-            Self::IntegerDecimal => Kind::IntegerDecimal,
-            Self::FixedDecimal(_) => Kind::FixedDecimal,
-            Self::BytesDecimal => Kind::BytesDecimal,
-            Self::Float => Kind::Float,
-            Self::Unordered => Kind::Unordered,
+            Self::Signed(_) => ValueKind::Signed,
+            Self::Unsigned(_) => ValueKind::Unsigned,
+            Self::Bytes | Self::FixedBytes(_) => ValueKind::Bytes,
+            Self::IntegerDecimal => ValueKind::IntegerDecimal,
+            Self::FixedDecimal(_) => ValueKind::FixedDecimal,
+            Self::BytesDecimal => ValueKind::BytesDecimal,
+            Self::Float => ValueKind::Float,
+            Self::Unordered => ValueKind::Unordered,
         }
     }
 
@@ -197,40 +197,46 @@ mod tests {
     #[test]
     fn bounds_follow_the_order_of_the_values() {
         let le = |number: i32| number.to_le_bytes().to_vec();
-        let is = |values: Values, min: &[u8], max: &[u8]| values.are_bounds(min, max);
+        let is = |values: ValueOrder, min: &[u8], max: &[u8]| values.are_bounds(min, max);
         // The number -1 is the largest without a sign.
         for (values, forwards, backwards) in [
-            (Values::Signed(32), true, false),
-            (Values::IntegerDecimal, true, false),
-            (Values::Unsigned(32), false, true),
+            (ValueOrder::Signed(32), true, false),
+            (ValueOrder::IntegerDecimal, true, false),
+            (ValueOrder::Unsigned(32), false, true),
         ] {
             assert_eq!(is(values, &le(-1), &le(5)), forwards, "{values:?}");
             assert_eq!(is(values, &le(5), &le(-1)), backwards, "{values:?}");
         }
-        assert!(is(Values::Signed(1), &[0], &[1]) && !is(Values::Signed(1), &[1], &[0]));
-        assert!(is(Values::Bytes, b"az", "a\u{e9}".as_bytes()) && !is(Values::Bytes, "a\u{e9}".as_bytes(), b"az"));
-        assert!(is(Values::Bytes, b"", b"") && is(Values::FixedBytes(2), b"ab", b"ac"));
-        for values in [Values::FixedDecimal(2), Values::BytesDecimal] {
+        assert!(is(ValueOrder::Signed(1), &[0], &[1]) && !is(ValueOrder::Signed(1), &[1], &[0]));
+        assert!(
+            is(ValueOrder::Bytes, b"az", "a\u{e9}".as_bytes()) && !is(ValueOrder::Bytes, "a\u{e9}".as_bytes(), b"az")
+        );
+        assert!(is(ValueOrder::Bytes, b"", b"") && is(ValueOrder::FixedBytes(2), b"ab", b"ac"));
+        for values in [ValueOrder::FixedDecimal(2), ValueOrder::BytesDecimal] {
             assert!(is(values, &[0xff, 0x00], &[0x00, 0x05]), "{values:?}");
             assert!(!is(values, &[0x00, 0x05], &[0xff, 0x00]), "{values:?}");
         }
         // 2 and 256: shorter, but smaller.
-        assert!(is(Values::BytesDecimal, &[2], &[1, 0]) && !is(Values::BytesDecimal, &[1, 0], &[2]));
-        assert!(!is(Values::Float, &[0; 4], &[0; 4]) && !is(Values::Unordered, &[0; 12], &[0; 12]));
+        assert!(is(ValueOrder::BytesDecimal, &[2], &[1, 0]) && !is(ValueOrder::BytesDecimal, &[1, 0], &[2]));
+        assert!(!is(ValueOrder::Float, &[0; 4], &[0; 4]) && !is(ValueOrder::Unordered, &[0; 12], &[0; 12]));
     }
 
     #[test]
     fn bounds_of_another_size_or_beyond_their_type_are_none() {
         let le = |number: i32| number.to_le_bytes().to_vec();
-        assert!(!Values::Signed(32).are_bounds(&[1], &[2]));
-        assert!(Values::Signed(8).are_bounds(&le(-128), &le(127)) && !Values::Signed(8).are_bounds(&le(0), &le(128)));
+        assert!(!ValueOrder::Signed(32).are_bounds(&[1], &[2]));
         assert!(
-            Values::Unsigned(16).are_bounds(&le(0), &le(65535)) && !Values::Unsigned(8).are_bounds(&le(0), &le(256))
+            ValueOrder::Signed(8).are_bounds(&le(-128), &le(127))
+                && !ValueOrder::Signed(8).are_bounds(&le(0), &le(128))
         );
-        assert!(Values::Unsigned(64).are_bounds(&1_u64.to_le_bytes(), &u64::MAX.to_le_bytes()));
-        assert!(!Values::FixedBytes(16).are_bounds(b"a", b"b"));
-        assert!(!Values::FixedDecimal(4).are_bounds(&[0, 1], &[0, 2]));
-        assert!(!Values::BytesDecimal.are_bounds(&[], &[1]));
-        assert!(!Values::BytesDecimal.are_bounds(&[0; 33], &[1; 33]));
+        assert!(
+            ValueOrder::Unsigned(16).are_bounds(&le(0), &le(65535))
+                && !ValueOrder::Unsigned(8).are_bounds(&le(0), &le(256))
+        );
+        assert!(ValueOrder::Unsigned(64).are_bounds(&1_u64.to_le_bytes(), &u64::MAX.to_le_bytes()));
+        assert!(!ValueOrder::FixedBytes(16).are_bounds(b"a", b"b"));
+        assert!(!ValueOrder::FixedDecimal(4).are_bounds(&[0, 1], &[0, 2]));
+        assert!(!ValueOrder::BytesDecimal.are_bounds(&[], &[1]));
+        assert!(!ValueOrder::BytesDecimal.are_bounds(&[0; 33], &[1; 33]));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 const COLUMNS_MAX: usize = 1024;
 
 /// The version of kept descriptions: another one is computed again.
-const DESCRIPTION_VERSION: u8 = 1;
+const DESCRIPTION_VERSION: u8 = 2;
 
 /// The columns of a snapshot to describe.
 pub(super) struct DescribedColumns {

@@ -15,7 +15,7 @@ use crate::{
 const KEPT_MAX: usize = 4096;
 
 /// The version of what fits learn: raised when the same plan and rows teach something else.
-const LEARNING_VERSION: u8 = 1;
+const LEARNING_VERSION: u8 = 2;
 
 /// What the result of a fit depends on, as an id of the state directory: the snapshot, the canonical plan, which names
 /// the filter and the snapshots of its tables, and the sample.

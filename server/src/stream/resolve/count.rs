@@ -38,6 +38,9 @@ pub(crate) struct RowCounts(Mutex<HashMap<String, Arc<CountCell>>>);
 /// The counts of one snapshot and filter; empty until they are counted.
 type CountCell = OnceCell<Arc<Vec<u64>>>;
 
+/// Changes when the same filter may pass other rows of the same snapshot.
+const COUNTS_VERSION: &[u8] = b"forebay counts 2";
+
 /// Counts in the state directory. The digest detects damage, which would silently shift every row.
 #[derive(Debug, serde::Deserialize, serde::Serialize)]
 struct StoredCounts {
@@ -239,7 +242,7 @@ fn row_id_statistics(snapshot: &Snapshot) -> ColumnStatistics {
 /// The id of the counts of a snapshot's passing rows.
 pub(super) fn count_key(snapshot: &Snapshot, filter_text: &str, expressions: &Expressions) -> String {
     let sample = expressions.sample.map(Sample::key);
-    let mut parts: Vec<&[u8]> = Vec::new();
+    let mut parts: Vec<&[u8]> = vec![COUNTS_VERSION];
     if let Some(sample) = &sample {
         parts.extend([b"sample".as_slice(), sample]);
     }

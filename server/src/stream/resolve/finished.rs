@@ -5,7 +5,7 @@ use super::prepared::Prepared;
 use crate::{cache::GroupChunks, catalog::Snapshot, plan::Sample, state::short_digest};
 
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.
-const VERSION: &[u8] = b"forebay rows 1";
+const VERSION: &[u8] = b"forebay rows 2";
 
 /// The same for column chunks.
 const CHUNKS_VERSION: &[u8] = b"forebay chunks 1";
