@@ -193,8 +193,9 @@ fn damaged_bytes_are_refused_or_read_alike() {
     if !wrong.is_empty() {
         fail(&wrong.join("\n"));
     }
+    let _ = std::panic::take_hook();
     assert!(refused > 500 && alike > 500, "{refused} refused, {alike} alike");
-    assert!((1..=20).contains(&counted), "{counted} with another number of nulls in the header");
+    assert!((1..=60).contains(&counted), "{counted} with another number of nulls in the header");
 }
 
 /// Whether the library refuses a page for the number of nulls in its header.
