@@ -1,15 +1,22 @@
 //! The finished rows of one row group, chunk by chunk.
 //!
 //! A chunk is missing, claimed or finished, and missing ones may be on disk. One reader claims a missing chunk for as long as a CPU job decodes and
-//! computes it, and never while it waits for a client; others wait for the claim to end without blocking a thread. A
-//! claim that is dropped, after an error or with its stream, leaves the chunk missing.
+//! computes it, and never while it waits for a client; others wait for the claim to end without blocking a thread, for at
+//! most [`CLAIM_WAIT_MAX`]. A claim that is dropped, after an error or with its stream, leaves the chunk missing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use arrow::array::RecordBatch;
-use tokio::sync::watch;
+use tokio::{sync::watch, time};
 
 use super::disk::DiskGroup;
+
+/// The longest wait for a chunk that another reader claimed. Longer than a chunk takes on a busy machine: a reader that waits
+/// no longer computes the chunk a second time.
+pub const CLAIM_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that a finished chunk takes besides its rows: arrays, buffers and its place.
 const CHUNK_BYTES: u64 = 1024;
@@ -162,15 +169,14 @@ impl CachedGroup {
         Some(ChunkClaim { group: Arc::clone(self), chunk })
     }
 
-    /// Waits until a chunk is not claimed.
-    pub async fn unclaimed(&self, chunk: usize) {
+    /// Waits until a chunk is not claimed, but no longer than [`CLAIM_WAIT_MAX`]. Returns whether it is not.
+    pub async fn unclaimed(&self, chunk: usize) -> bool {
         let mut changes = self.changes.subscribe();
-        while self.is_claimed(chunk) {
+        let released = async {
             // The sender is in `self`.
-            if changes.changed().await.is_err() {
-                return;
-            }
-        }
+            while self.is_claimed(chunk) && changes.changed().await.is_ok() {}
+        };
+        time::timeout(CLAIM_WAIT_MAX, released).await.is_ok()
     }
 
     fn is_claimed(&self, chunk: usize) -> bool {

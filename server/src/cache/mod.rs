@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 pub use chunks::CachedChunks;
 use contents::{CachedValue, Contents, lock};
 pub use disk::{CacheDirError, DiskTier};
-pub use group::{CachedGroup, ChunkClaim, GroupChunks};
+pub use group::{CLAIM_WAIT_MAX, CachedGroup, ChunkClaim, GroupChunks};
 
 /// Finished rows of row groups, up to a number of bytes. Cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -165,5 +165,45 @@ async fn a_dropped_claim_passes_to_the_next_reader() {
     waiting.await;
     assert!(group.finished(3).is_none() && group.claim(3).is_some());
     assert!(group.claim(4).is_none());
-    group.unclaimed(4).await;
+    assert!(group.unclaimed(4).await);
+}
+
+/// What a reader does with a claim.
+#[derive(Clone, Copy, Debug)]
+enum ClaimEnd {
+    Finish,
+    Count,
+    Drop,
+    Hold,
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_order_of_claims_keeps_a_reader_waiting_without_end() {
+    const ENDS: [ClaimEnd; 4] = [ClaimEnd::Finish, ClaimEnd::Count, ClaimEnd::Drop, ClaimEnd::Hold];
+    let orders = (0..4).flat_map(|a| (0..4).flat_map(move |b| (0..4).map(move |c| [a, b, c, 6 - a - b - c])));
+    let orders = orders.filter(|order: &[i32; 4]| (0..4).all(|chunk| order.contains(&chunk)));
+    for (order, turn, retains) in orders.flat_map(|order| (0..8).map(move |turn| (order, turn % 4, turn < 4))) {
+        let group = Arc::new(CachedGroup::new(&GroupChunks { passing: 20, ..CHUNKS }, None, retains));
+        let claims: Vec<_> = order.iter().map(|chunk| (group.claim(*chunk as usize).unwrap(), *chunk)).collect();
+        let waiting = futures::future::join_all((0..4).map(|chunk| group.unclaimed(chunk)));
+        let mut held = Vec::new();
+        let released = async {
+            for (claim, chunk) in claims {
+                tokio::task::yield_now().await;
+                match ENDS[(chunk as usize + turn) % ENDS.len()] {
+                    ClaimEnd::Finish => claim.finish(rows(0..5)),
+                    ClaimEnd::Count => claim.count(5),
+                    ClaimEnd::Drop => drop(claim),
+                    ClaimEnd::Hold => held.push(claim),
+                }
+            }
+        };
+        let (ended, ()) = tokio::join!(waiting, released);
+        // A chunk that is held to the end is computed by the reader itself.
+        let expected: Vec<bool> =
+            (0..4).map(|chunk| !matches!(ENDS[(chunk + turn) % ENDS.len()], ClaimEnd::Hold)).collect();
+        assert_eq!(ended, expected, "{order:?} {turn} {retains}");
+        drop(held);
+        assert!(group.unclaimed((3 + 4 - turn) % 4).await);
+    }
 }

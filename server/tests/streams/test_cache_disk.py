@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from harness.cached import (
 from harness.daemon import Daemon, poll, run_to_end
 from harness.epochs import Data, every_byte
 from harness.metrics import scrape
-from harness.serving import info, plan_of
+from harness.serving import info, plan_of, stored
 
 REQUESTS = 12
 # Of no row group with several chunks, and of all.
@@ -203,6 +205,84 @@ def test_files_under_the_names_of_others_are_not_served(
         request = request_of("plain", plan=plan)
         assert read(later, request) == every_byte(plain, request)
     assert disk(later, "damaged_total") > 0
+
+
+RENAMES: dict[str, Callable[[str], str]] = {
+    "other rows": lambda name: re.sub(r"^(\d+-\d+)-(\d+)-", lambda found: f"{found[1]}-{int(found[2]) - 1}-", name),
+    "the rows of another chunk": lambda name: re.sub(
+        r"^(\d+)-(\d+)-", lambda found: f"{found[1]}-{int(found[2]) + 9}-", name
+    ),
+    "another state": lambda name: name.replace("-0", "-1").replace("-f", "-e"),
+    "a cut name": lambda name: name[:-9] + ".rows",
+    "no rows": lambda name: re.sub(r"^(\d+-\d+)-\d+-", r"\1-0-", name),
+}
+
+
+@pytest.mark.parametrize("rename", RENAMES)
+def test_a_renamed_file_is_never_counted(plain: fl.FlightClient, start: Start, tmp_path: Path, rename: str):
+    """The name has the number of rows, which positions are counted by before the file is read."""
+    filtered = {"plan": plan_of(FIXED, filter="id % 3 = 1")}
+    first = start()
+    read(first, request_of("chunks", **filtered))
+    assert has_written(first)
+    first.stop()
+    paths = files(tmp_path)
+    renamed = [(path, path.with_name(RENAMES[rename](path.name))) for path in paths[::2]]
+    for path, other in renamed:
+        path.rename(other)
+    later = start()
+    for options in ({"start_position": 3000}, {"seed": 3, **SHUFFLED}, {}):
+        request = request_of("chunks", **filtered, **options)
+        assert read(later, request) == every_byte(plain, request)
+    assert disk(later, "damaged_total") == sum(path.name != other.name for path, other in renamed)
+
+
+def test_a_directory_of_an_earlier_version_is_emptied(plain: fl.FlightClient, start: Start, tmp_path: Path):
+    first = start()
+    read(first, request_of("plain"))
+    assert has_written(first)
+    first.stop()
+    (tmp_path / "tier/version").write_text("forebay cache 1\n")
+    later = start()
+    assert disk(later, "bytes") == 0
+    assert read(later, request_of("plain")) == every_byte(plain, request_of("plain"))
+    assert (tmp_path / "tier/version").read_text() == "forebay cache 2\n"
+
+
+def test_streams_of_functions_end_whoever_writes_a_chunk_first(start: Start, tmp_path: Path):
+    """Lanes and streams of one plan compute the same chunks of a row group, and find those of others on disk."""
+    rows, words = 60_000, ("a", "b", "c", "dd")
+    model = {
+        "type": "WordLevel",
+        "vocab": {"[UNK]": 0, **{word: 1 + at for at, word in enumerate(words)}},
+        "unk_token": "[UNK]",
+    }
+    parts = {"truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": None}
+    tokenizer = {"version": "1.0", **parts, "pre_tokenizer": {"type": "Whitespace"}, "decoder": None, "model": model}
+    (tmp_path / "text").mkdir()
+    texts = [f"{row:0150d} {words[row % 4]}" for row in range(rows)]
+    pq.write_table(pa.table({"id": range(rows), "t": texts}), tmp_path / "text/a.parquet", row_group_size=rows)
+    ops = [{"tokenize": {"json": json.dumps(tokenizer)}}, {"pad": {"n": 2, "value": 0}}]
+    outputs = [{"name": "x", "parts": [{"columns": ["t"], "ops": ops}]}, *stored("id")]
+
+    def ids(daemon: Daemon, least: int, **options: Any) -> list[int]:
+        request = {"dataset": "text", "plan": plan_of(outputs, filter=f"id >= {least}"), "batch_size": 1000, **options}
+        with fl.connect(daemon.url) as client:
+            ticket = info(client, request).endpoints[0].ticket
+            # A stream that waits for itself ends here.
+            found = client.do_get(ticket, fl.FlightCallOptions(timeout=120)).read_all()
+        tokens = np.stack(found["x"].to_numpy())
+        assert (tokens[:, 1] == 1 + found["id"].to_numpy() % 4).all()
+        return found["id"].to_pylist()
+
+    daemon = start(memory="100kB", datasets={"text": tmp_path / "text"})
+    shuffled = {"shuffle": True, "lanes": 8}
+    for least in range(2):
+        assert sorted(ids(daemon, least, **shuffled)) == list(range(least, rows))
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(lambda _: ids(daemon, 9), range(3)):
+            assert found == list(range(9, rows))
+    assert sorted(ids(daemon, 9, **shuffled)) == list(range(9, rows))
 
 
 X = plan_of([{"name": "x", "dtype": "FLOAT64", "parts": [{"columns": ["x"]}]}])

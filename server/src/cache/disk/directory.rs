@@ -7,10 +7,13 @@ use std::{
     time::SystemTime,
 };
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::{
     file,
     index::{ChunkOnDisk, ChunkPlace, DiskIndex},
 };
+use crate::metrics;
 
 /// The file that a running server locks.
 const LOCK_FILE: &str = "lock";
@@ -20,6 +23,9 @@ const VERSION_FILE: &str = "version";
 
 /// The folder of the plans.
 const ROWS_FOLDER: &str = "rows";
+
+/// The ending of chunk files.
+const ROWS: &str = "rows";
 
 /// The ending of unfinished files.
 const TEMPORARY: &str = "tmp";
@@ -62,9 +68,8 @@ impl CacheDirectory {
         fs::create_dir_all(root).map_err(failed("create it"))?;
         // First, as a directory with other files and without a version is refused.
         if !root.join(VERSION_FILE).exists() {
-            fs::write(root.join(VERSION_FILE), version()).map_err(failed("write to it"))?;
+            fs::write(root.join(VERSION_FILE), version(file::VERSION)).map_err(failed("write to it"))?;
         }
-        fs::create_dir_all(root.join(ROWS_FOLDER)).map_err(failed("write to it"))?;
         let lock = File::options().create(true).write(true).truncate(false).open(root.join(LOCK_FILE));
         let lock = lock.map_err(failed("write to it"))?;
         lock.try_lock().map_err(|error| match error {
@@ -74,10 +79,19 @@ impl CacheDirectory {
             }
             TryLockError::Error(source) => failed("lock it")(source),
         })?;
+        // The rows of an earlier version are computed again.
+        if !is_version(root, file::VERSION) {
+            let rows = root.join(ROWS_FOLDER);
+            let removed = if rows.exists() { fs::remove_dir_all(rows) } else { Ok(()) };
+            removed.map_err(failed("remove the rows of an earlier version"))?;
+            fs::write(root.join(VERSION_FILE), version(file::VERSION)).map_err(failed("write to it"))?;
+        }
+        fs::create_dir_all(root.join(ROWS_FOLDER)).map_err(failed("write to it"))?;
         Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
-    /// The chunks of earlier servers, plan by plan in the order of their last use. Removes unfinished files.
+    /// The chunks of earlier servers, plan by plan in the order of their last use. Removes unfinished files, and those whose
+    /// name is damaged or of another place: the number of rows in it is used before the file is read.
     pub(super) fn scan(&self, capacity: u64) -> DiskIndex {
         let mut index = DiskIndex::new(capacity);
         let plans = entries(&self.root.join(ROWS_FOLDER));
@@ -91,16 +105,22 @@ impl CacheDirectory {
             index.add_plan(&plan);
             for found in entries(&folder) {
                 let (path, name) = (found.path(), found.file_name());
-                if path.extension().is_some_and(|ending| ending == TEMPORARY) {
-                    // Of a server that ended while it wrote.
-                    let _ = fs::remove_file(&path);
-                } else if let Some((place, chunk)) = name.to_str().and_then(parse)
+                let is_of = |ending: &str| path.extension().is_some_and(|found| found == ending);
+                let parsed = name.to_str().and_then(|name| parse(&plan, name));
+                if let Some((place, chunk)) = parsed
                     && let Ok(meta) = found.metadata()
                 {
                     let chunk = ChunkOnDisk { bytes: meta.len(), ..chunk };
                     if let Some(replaced) = index.insert(&plan, place, chunk) {
                         self.remove(&plan, place, &replaced);
                     }
+                } else if is_of(TEMPORARY) {
+                    // Of a server that ended while it wrote.
+                    let _ = fs::remove_file(&path);
+                } else if is_of(ROWS) && parsed.is_none() {
+                    metrics::cache_disk_damaged();
+                    tracing::warn!(file = %path.display(), "the name of a file of --cache-dir is damaged: its rows are computed again");
+                    let _ = fs::remove_file(&path);
                 }
             }
         }
@@ -137,9 +157,8 @@ impl CacheDirectory {
         let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
     }
 
-    fn path(&self, plan: &str, (group, chunk): ChunkPlace, on_disk: &ChunkOnDisk) -> PathBuf {
-        let name = format!("{group}-{chunk}-{}-{:016x}.rows", on_disk.rows, on_disk.state);
-        self.root.join(ROWS_FOLDER).join(plan).join(name)
+    fn path(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) -> PathBuf {
+        self.root.join(ROWS_FOLDER).join(plan).join(name(plan, place, chunk))
     }
 }
 
@@ -147,12 +166,12 @@ impl CacheDirectory {
 pub(super) fn check(root: &Path) -> Result<(), CacheDirError> {
     let wrong = |reason: String| Err(CacheDirError { path: root.to_owned(), reason });
     match fs::read(root.join(VERSION_FILE)) {
-        Ok(found) if found == version().as_bytes() => Ok(()),
+        Ok(found) if (1..=file::VERSION).any(|known| found == version(known).as_bytes()) => Ok(()),
         Ok(found) => {
             let found = String::from_utf8_lossy(&found[..found.len().min(64)]).trim().to_owned();
             wrong(format!(
                 "it is of another version, {found:?} instead of {:?}: name another directory, or delete this one",
-                version().trim()
+                version(file::VERSION).trim()
             ))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_dir(root)
@@ -167,19 +186,52 @@ pub(super) fn check(root: &Path) -> Result<(), CacheDirError> {
     }
 }
 
-fn version() -> String {
-    format!("forebay cache {}\n", file::VERSION)
+fn is_version(root: &Path, number: u32) -> bool {
+    fs::read(root.join(VERSION_FILE)).is_ok_and(|found| found == version(number).as_bytes())
 }
 
-/// Parses the name of a chunk file.
-fn parse(name: &str) -> Option<(ChunkPlace, ChunkOnDisk)> {
-    let mut parts = name.strip_suffix(".rows")?.split('-');
+fn version(number: u32) -> String {
+    format!("forebay cache {number}\n")
+}
+
+/// The name of a chunk file: the place, the rows, the state of the row group's file, and a checksum of them and the plan.
+fn name(plan: &str, (group, chunk): ChunkPlace, ChunkOnDisk { rows, state, .. }: &ChunkOnDisk) -> String {
+    let facts = format!("{group}-{chunk}-{rows}-{state:016x}");
+    let checksum = xxh3_64(format!("{plan}/{facts}").as_bytes());
+    format!("{facts}-{checksum:016x}.{ROWS}")
+}
+
+/// Parses the name of a chunk file of a plan; none if it is not the one that [`name`] gives.
+fn parse(plan: &str, found: &str) -> Option<(ChunkPlace, ChunkOnDisk)> {
+    let mut parts = found.split('-');
     let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let rows = parts.next()?.parse().ok()?;
     let state = u64::from_str_radix(parts.next()?, 16).ok()?;
-    parts.next().is_none().then_some((place, ChunkOnDisk { rows, state, bytes: 0 }))
+    let chunk = ChunkOnDisk { rows, state, bytes: 0 };
+    (name(plan, place, &chunk) == found).then_some((place, chunk))
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_only_as_it_was_written_and_for_its_plan() {
+        let (place, chunk) = ((3, 14), ChunkOnDisk { rows: 159, state: 26, bytes: 0 });
+        let written = name("plan", place, &chunk);
+        assert_eq!(parse("plan", &written), Some((place, chunk)));
+        assert_eq!(parse("other", &written), None);
+        for (from, to) in
+            [("3-", "4-"), ("14-", "15-"), ("159", "158"), ("159", "0159"), ("1a-", "1b-"), (".rows", ".tmp")]
+        {
+            assert_eq!(parse("plan", &written.replacen(from, to, 1)), None, "{from} {to}");
+        }
+        for odd in ["", "3-14-159.rows", "3-14-159-1a.rows", "-", "notes.txt"] {
+            assert_eq!(parse("plan", odd), None, "{odd}");
+        }
+    }
 }

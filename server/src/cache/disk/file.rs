@@ -9,7 +9,7 @@ use arrow_ipc::{reader::StreamDecoder, writer::StreamWriter};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the files and of their names.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"FOREBAYR";
 const KEY_BYTES: usize = 32;

@@ -1,5 +1,6 @@
 //! A row group in the cache of finished rows: takes the chunks that are in memory or on disk, computes the
-//! missing ones for all streams, and waits for those that another stream computes.
+//! missing ones for all streams, and waits for those that another stream computes, but not without end: after
+//! [`CLAIM_WAIT_MAX`](crate::cache::CLAIM_WAIT_MAX) it computes a chunk for itself.
 
 use std::{
     sync::Arc,
@@ -40,13 +41,22 @@ pub(super) struct CachedReader {
     /// The row group's bytes, which survive a change of the reader.
     bytes: Arc<SharedBytes>,
     workspace: Workspace,
-    /// The next chunk, claimed and derived, without the columns of functions.
-    incomplete: Option<(ChunkClaim, Passing)>,
-    /// The same with them.
-    complete: Option<(ChunkClaim, Passing)>,
+    /// The next chunk, derived, while it gets the columns of functions.
+    derived: Option<DerivedChunk>,
+    /// A chunk that is computed without waiting: another reader claimed it for too long, or its file is damaged.
+    unawaited: Option<usize>,
     fetch_time: Duration,
     /// Keeps the rows from being evicted. Last, so that the row group is released before.
     _plan: Arc<PlanRows>,
+}
+
+/// A chunk whose rows the kernels have not computed.
+struct DerivedChunk {
+    /// None: the rows are for this reader alone.
+    claim: Option<ChunkClaim>,
+    passing: Passing,
+    /// Whether it has the columns of functions.
+    is_complete: bool,
 }
 
 impl CachedReader {
@@ -76,8 +86,8 @@ impl CachedReader {
             reader: None,
             bytes: environment.sharing.bytes_of(&prepared.snapshot, piece.row_group, projection, None),
             workspace: Workspace::default(),
-            incomplete: None,
-            complete: None,
+            derived: None,
+            unawaited: None,
             fetch_time: Duration::ZERO,
             _plan: Arc::clone(plan),
         };
@@ -118,23 +128,28 @@ impl CachedReader {
         if self.group.is_past_end(self.chunk) {
             return Ok(NextChunk::End);
         }
+        // First: its claim is this reader's, which must not wait for it, whatever others did to the chunk meanwhile.
+        if let Some(derived) = self.derived.take_if(|derived| derived.is_complete) {
+            self.chunk += 1;
+            return Ok(NextChunk::Rows(self.finish(derived.claim, derived.passing, times)));
+        }
         if let Some(finished) = self.finished() {
             metrics::cache_chunks(true, 1);
             self.loaded = None;
             self.chunk += 1;
             return Ok(NextChunk::Rows(RunRows::Finished(finished)));
         }
-        if self.group.is_on_disk(self.chunk) {
+        let is_awaited = self.unawaited != Some(self.chunk);
+        if self.derived.is_some() || is_awaited && self.group.is_on_disk(self.chunk) {
             return Ok(NextChunk::Blocked);
-        }
-        if let Some((claim, passing)) = self.complete.take() {
-            self.chunk += 1;
-            return Ok(NextChunk::Rows(self.finish(claim, passing, times)));
         }
         let Some((reader, _)) = self.reader.as_mut().filter(|(_, next)| *next == self.chunk) else {
             return Ok(NextChunk::Blocked);
         };
-        let Some(claim) = self.group.claim(self.chunk) else { return Ok(NextChunk::Blocked) };
+        let claim = self.group.claim(self.chunk);
+        if claim.is_none() && is_awaited {
+            return Ok(NextChunk::Blocked);
+        }
         let first_row = self.prepared.snapshot.row_groups()[self.row_group].rows.start
             + (self.chunk as u64).saturating_mul(self.chunks.chunk_rows);
         let Some(next) = self.prepared.compiled.rows.next(reader, first_row, times)? else { return Ok(NextChunk::End) };
@@ -146,35 +161,35 @@ impl CachedReader {
         let is_skipped = *seen + passing <= skip;
         self.reader.as_mut().into_iter().for_each(|(_, next)| *next += 1);
         if self.prepared.compiled.rows.has_functions() && !is_skipped {
-            self.incomplete = Some((claim, next.passing));
+            self.derived = Some(DerivedChunk { claim, passing: next.passing, is_complete: false });
             return Ok(NextChunk::Blocked);
         }
         self.chunk += 1;
         if is_skipped {
-            claim.count(passing);
+            claim.into_iter().for_each(|claim| claim.count(passing));
             return Ok(NextChunk::Rows(RunRows::Stored(next.passing)));
         }
         Ok(NextChunk::Rows(self.finish(claim, next.passing, times)))
     }
 
-    /// Computes a chunk and keeps its finished rows.
-    fn finish(&mut self, claim: ChunkClaim, passing: Passing, times: &mut StageTimes) -> RunRows {
+    /// Computes a chunk, and keeps its finished rows if it was claimed.
+    fn finish(&mut self, claim: Option<ChunkClaim>, passing: Passing, times: &mut StageTimes) -> RunRows {
         metrics::cache_chunks(false, 1);
         let start = Instant::now();
         let finished = self.compute(&passing);
         times.add_since(Stage::Assemble, start);
         // A row that no output can hold fails only the streams that read it: they compute it, and report it.
         let Some(finished) = finished else { return RunRows::Stored(passing) };
-        claim.finish(finished.clone());
+        claim.into_iter().for_each(|claim| claim.finish(finished.clone()));
         RunRows::Finished(finished)
     }
 
     /// Waits until the next chunk is finished or read from disk, or this reader can compute it.
     pub(super) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
-        if let Some((claim, passing)) = self.incomplete.take() {
+        if let Some(DerivedChunk { claim, passing, .. }) = self.derived.take() {
             let budget = &self.environment.budget;
             let passing = self.prepared.with_functions(passing, self.row_group, budget, times).await?;
-            self.complete = Some((claim, passing));
+            self.derived = Some(DerivedChunk { claim, passing, is_complete: true });
             return Ok(());
         }
         let start = Instant::now();
@@ -184,9 +199,13 @@ impl CachedReader {
     }
 
     async fn wait(&mut self) -> Result<(), StreamError> {
-        self.group.unclaimed(self.chunk).await;
+        let mut is_available = self.group.unclaimed(self.chunk).await;
         if self.finished().is_none() && self.group.is_on_disk(self.chunk) {
             self.loaded = self.group.load(self.chunk).await.map(|rows| (self.chunk, rows));
+            is_available = self.loaded.is_some();
+        }
+        if !is_available {
+            self.unawaited = Some(self.chunk);
         }
         let is_ready = self.finished().is_some() || self.reader.as_ref().is_some_and(|(_, next)| *next == self.chunk);
         if is_ready { Ok(()) } else { self.read_from(self.chunk).await }
