@@ -235,7 +235,7 @@ def test_threads_sharing_an_iterator_take_each_batch_once(server: Server):
 class Stalled:
     """A stream that gives nothing until it is closed."""
 
-    info = StreamInfo(snapshot="", plan_id="", rows=0, steps=0, rank=0, rank_rows=0, rank_steps=0)
+    info = StreamInfo(snapshot="", plan_id="", rows=1, steps=1, rank=0, rank_rows=1, rank_steps=1)
 
     def __init__(self) -> None:
         self.closed = threading.Event()

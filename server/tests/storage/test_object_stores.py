@@ -137,7 +137,8 @@ NOT_FILES = [
     "t/notes.txt",
     "t2/a.parquet",
 ]
-ALL = sorted(FILES)
+# Of files without an ending, the bytes decide.
+ALL = sorted([*FILES, "t/plain"])
 URLS: dict[str, tuple[str, list[str]]] = {
     "prefix": ("t", ALL),
     "prefix with a slash": ("t/", ALL),
