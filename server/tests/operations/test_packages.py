@@ -32,7 +32,6 @@ BUILT = Path(server_binary()).parent
 PROGRAMS = ("forebay-server", "forebay")
 # The programs under test have the checks of a debug build.
 DEBUG_WHEEL_BYTES_MAX = 1_000_000_000
-IMPORT_SECONDS_MAX = 0.3
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packages are made on Linux")
 
@@ -163,16 +162,15 @@ with fb.connect(fb.local(tiny={str(tiny_folder)!r})) as client:
     assert (rows, Path(module).name) == ("100", "_native.abi3.so")
 
 
-def test_importing_the_package_needs_pyarrow_and_numpy_only_and_little_time(installed: Installed):
+def test_importing_the_package_needs_pyarrow_and_numpy_only(installed: Installed):
     code = """
-import sys, time
+import sys
 import numpy, pyarrow.flight
-before, modules = time.process_time(), {*sys.modules}
+modules = {*sys.modules}
 import forebay
-print(time.process_time() - before, *{name.split(".")[0] for name in {*sys.modules} - modules})
+print(*{name.split(".")[0] for name in {*sys.modules} - modules})
 """
-    seconds, *modules = installed.run(code).split()
-    assert float(seconds) < IMPORT_SECONDS_MAX
+    modules = installed.run(code).split()
     others = {name for name in {*modules} - sys.stdlib_module_names if not name.startswith("_sysconfigdata")}
     assert "forebay" in others
     assert others <= {"forebay", "numpy", "pyarrow"}
