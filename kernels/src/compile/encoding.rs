@@ -16,6 +16,7 @@ use crate::{
     error::OpProblem,
     ops::{
         encoding::{Encoding, Folds},
+        fill_null::Fill,
         op::Op,
     },
 };
@@ -34,7 +35,8 @@ impl CompiledChain {
         }
         let (values, numbers) = (encoding.values.len(), encoding.numbers.len());
         if numbers != (values + 1) * encoding.width() {
-            let reason = format!("it has {numbers} numbers for {values} values and {} folds", encoding.width());
+            let folds = encoding.folds.as_ref().map_or(0, |folds| folds.count);
+            let reason = format!("it has {numbers} numbers for {values} values and {folds} folds");
             return Err(problem(OpProblem::Parameter(reason)));
         }
         self.push(&Op::Vocab { values: Arc::clone(&encoding.values), oov_buckets: 0 }, inputs)?;
@@ -50,9 +52,10 @@ impl CompiledChain {
     }
 }
 
-/// The chain that yields the fold of a row.
+/// The chain that yields the fold of a row; after the last one, that of rows without an id.
 fn row_fold(folds: &Folds, inputs: &mut Inputs) -> Result<RowFold, ChainProblem> {
-    let op = Op::HashBucket { buckets: folds.count.into(), seed: folds.seed };
-    let chain = CompiledChain::compile(&folds.row_ids, &[op], inputs)?;
-    Ok(RowFold { chain, count: folds.count.into() })
+    let hash = Op::HashBucket { buckets: folds.count.into(), seed: folds.seed };
+    let none = Op::FillNull(Fill::Integer(folds.count.into()));
+    let chain = CompiledChain::compile(&folds.row_ids, &[hash, none], inputs)?;
+    Ok(RowFold { chain, count: i64::from(folds.count) + 1 })
 }

@@ -3,7 +3,8 @@
 //!
 //! - Null, and a value that is not in the list, become the first number.
 //! - With folds, a row takes the number that was learned from the rows of the other folds, so that its label does not
-//!   leak into its feature. The fold is XXH3-64 (seed) of the row's id, modulo the number of folds.
+//!   leak into its feature. The fold is XXH3-64 (seed) of the row's id, modulo the number of folds. A row without an id (null)
+//!   takes the number of all rows.
 //! - The rest of the chain is applied to the numbers once, and each row takes the result.
 
 use std::sync::Arc;
@@ -17,8 +18,8 @@ pub struct Encoding {
     pub op: &'static str,
     /// The values.
     pub values: Arc<VocabValues>,
-    /// Rows of one number per fold, or of one number without folds: the first for null and other values, then one per
-    /// value.
+    /// Rows of one number per fold and one of all rows, or of one number without folds: the first row for null and other values,
+    /// then one per value.
     pub numbers: Vec<f64>,
     /// The folds.
     pub folds: Option<Folds>,
@@ -31,14 +32,14 @@ pub struct Folds {
     pub count: u32,
     /// The seed of the hash.
     pub seed: u64,
-    /// The column of row ids.
+    /// The column of row ids; null for rows without a fold.
     pub row_ids: String,
 }
 
 impl Encoding {
     /// The numbers of a value.
     pub(crate) fn width(&self) -> usize {
-        self.folds.as_ref().map_or(1, |folds| folds.count as usize)
+        self.folds.as_ref().map_or(1, |folds| folds.count as usize + 1)
     }
 }
 
@@ -69,18 +70,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_takes_the_number_of_its_fold() {
-        let numbers = (0..9).map(f64::from).collect();
+    fn a_row_takes_the_number_of_its_fold_and_one_without_id_that_of_all() {
+        let numbers = (0..12).map(f64::from).collect();
         let op = encoding(numbers, Some(Folds { count: 3, seed: 7, row_ids: "__row_id".into() }));
         let words: Vec<Option<&str>> = (0..2000).map(|row| [Some("a"), Some("b"), Some("?"), None][row % 4]).collect();
-        let (words, ids) = (StringArray::from(words), UInt64Array::from_iter_values(1 << 40..(1 << 40) + 2000));
+        let id = |row: u64| (row % 7 != 3).then_some((1 << 40) + row);
+        let (words, ids) = (StringArray::from(words), (0..2000).map(id).collect::<UInt64Array>());
         let rows = RecordBatch::try_from_iter([("word", Arc::new(words) as _), ("__row_id", Arc::new(ids) as _)]);
         let rows = rows.unwrap();
         let prefix = Prefix::compile("word", &[op], &rows.schema()).unwrap();
         let found = prefix.evaluate(&rows).unwrap();
         let expected = (0..2000_u64).map(|row| {
-            let fold = hash64_integer((1 << 40) + row, 7) % 3;
-            ([1, 2, 0, 0][row as usize % 4] * 3 + fold) as f64
+            let fold = id(row).map_or(3, |id| hash64_integer(id, 7) % 3);
+            ([1, 2, 0, 0][row as usize % 4] * 4 + fold) as f64
         });
         assert!(found.as_primitive::<arrow::datatypes::Float64Type>().values().iter().copied().eq(expected));
     }

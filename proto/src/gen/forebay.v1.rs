@@ -226,9 +226,9 @@ pub struct TargetMean {
     /// Absent: 20.
     #[prost(double, optional, tag = "2")]
     pub smoothing: ::core::option::Option<f64>,
-    /// A row takes the mean of the rows of all other folds, so that its own label does not leak into the feature; its fold is
-    /// hash64(__row_id, seed) % folds. Rows that a client sends have no fold and take the mean of all rows. 0: one mean for all.
-    /// Absent: 5.
+    /// A row that the fit read takes the mean of the rows of all other folds, so that its own label does not leak into the feature;
+    /// its fold is hash64(__row_id, seed) % folds. Other rows take the mean of all rows: those of another snapshot, those that
+    /// the fit's filter or sample left out, and those that a client sends. 0: one mean for all. Absent: 5.
     #[prost(uint32, optional, tag = "3")]
     pub folds: ::core::option::Option<u32>,
     #[prost(uint64, tag = "4")]
@@ -240,11 +240,33 @@ pub struct TargetMean {
     /// values; then one per value. With 0 folds, rows of one mean.
     #[prost(double, repeated, tag = "6")]
     pub means: ::prost::alloc::vec::Vec<f64>,
+    /// The rows that the fit read, where means differ by fold. Absent: all rows that have an id. Written by a fit.
+    #[prost(message, optional, tag = "7")]
+    pub rows: ::core::option::Option<FittedRows>,
 }
 impl ::prost::Name for TargetMean {
 const NAME: &'static str = "TargetMean";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.TargetMean".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.TargetMean".into() }}
+/// The rows that a fit read.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FittedRows {
+    /// The digest of the snapshot.
+    #[prost(string, tag = "1")]
+    pub snapshot: ::prost::alloc::string::String,
+    /// The filter of the fitted plan.
+    #[prost(string, tag = "2")]
+    pub filter: ::prost::alloc::string::String,
+    /// If sample_end is not 0, only rows with hash64(__row_id, sample_seed) < sample_end.
+    #[prost(uint64, tag = "3")]
+    pub sample_seed: u64,
+    #[prost(uint64, tag = "4")]
+    pub sample_end: u64,
+}
+impl ::prost::Name for FittedRows {
+const NAME: &'static str = "FittedRows";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FittedRows".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FittedRows".into() }}
 /// Replaces null with a value: given, or learned (stat).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FillNull {

@@ -56,25 +56,20 @@ impl Moments {
             self.count += 1;
             return;
         }
-        let bits = value.to_bits();
-        let fraction = bits & ((1 << 52) - 1);
-        let biased = ((bits >> 52) & 0x7ff) as i32;
-        let (whole, exponent) =
-            if biased == 0 { (fraction, UNIT_EXPONENT) } else { (fraction | 1 << 52, biased - 1075) };
-        self.add_scaled(value.is_sign_negative(), whole, exponent);
+        let (whole, place) = scaled(value);
+        self.add_scaled(value.is_sign_negative(), whole, place);
     }
 
     /// Adds an integer.
     pub(super) fn add_integer(&mut self, is_negative: bool, magnitude: u64) {
-        self.add_scaled(is_negative, magnitude, 0);
+        self.add_scaled(is_negative, magnitude, UNIT_EXPONENT.unsigned_abs());
     }
 
-    fn add_scaled(&mut self, is_negative: bool, whole: u64, exponent: i32) {
+    fn add_scaled(&mut self, is_negative: bool, whole: u64, place: u32) {
         self.count += 1;
         if whole == 0 {
             return;
         }
-        let place = exponent.abs_diff(UNIT_EXPONENT);
         self.sum.add(is_negative, whole, place);
         let square = u128::from(whole) * u128::from(whole);
         self.squares.add(false, square as u64, 2 * place);
@@ -204,7 +199,21 @@ impl Digits {
     }
 }
 
+/// Returns the magnitude of a finite float64 as an integer times 2^(place − 1074).
+pub(super) fn scaled(value: f64) -> (u64, u32) {
+    let bits = value.to_bits();
+    let fraction = bits & ((1 << 52) - 1);
+    let biased = ((bits >> 52) & 0x7ff) as u32;
+    if biased == 0 { (fraction, 0) } else { (fraction | 1 << 52, biased - 1) }
+}
+
 // === rounding ===
+
+/// Returns units × 2⁻¹⁰⁷⁴, rounded to the nearest float64; infinite beyond its range.
+pub(super) fn rounded(units: &BigInt) -> f64 {
+    let magnitude = nearest(units.magnitude(), true, UNIT_EXPONENT.into());
+    if units.sign() == Sign::Minus { -magnitude } else { magnitude }
+}
 
 /// Returns numerator / denominator × 2^exponent, rounded to the nearest float64.
 fn rounded_quotient(numerator: &BigUint, denominator: &BigUint, exponent: i64) -> f64 {

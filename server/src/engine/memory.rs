@@ -51,7 +51,8 @@ pub(super) fn is_of_budget(reason: &str) -> bool {
     reason.contains(BUDGET_ERROR)
 }
 
-fn exhausted(error: &BudgetError) -> DataFusionError {
+/// The error of a budget that other work has exhausted.
+pub(super) fn exhausted(error: &BudgetError) -> DataFusionError {
     DataFusionError::ResourcesExhausted(format!(
         "{BUDGET_ERROR}needs {} more bytes, {} of {} are reserved: wait for streams and fits to end, or raise \
          --memory-limit-bytes",

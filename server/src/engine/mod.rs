@@ -13,6 +13,7 @@ mod profile;
 mod summary;
 mod target_sums;
 mod top_values;
+mod value_bytes;
 
 use std::{
     error::Error,
@@ -36,7 +37,7 @@ pub use moments::Summary;
 pub use partial::{Merge, Merged, PARTIAL_COLUMNS, PartialRows, PartialShape, partial_schema};
 pub use profile::{ColumnProfile, Lengths, Profile, ProfileKind, ProfileValue, comparable, used_values};
 pub use summary::summary_schema;
-pub use target_sums::{LabelSum, TargetSums, target_schema};
+pub use target_sums::{LabelSum, TargetSums, target_rows};
 pub use top_values::{Keep, ValueCounts};
 
 use crate::{budget::Budget, state::State};
@@ -53,6 +54,7 @@ const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
 pub struct Engine {
     context: Arc<TaskContext>,
     pool_bytes: usize,
+    budget: Budget,
     spill_directory: PathBuf,
 }
 
@@ -110,7 +112,7 @@ impl Engine {
             .with_batch_size(BATCH_ROWS)
             .with_sort_spill_reservation_bytes((pool_bytes / 16).min(SORT_RESERVATION_BYTES_MAX));
         let context = TaskContext::default().with_session_config(config).with_runtime(runtime);
-        Ok(Self { context: Arc::new(context), pool_bytes, spill_directory })
+        Ok(Self { context: Arc::new(context), pool_bytes, budget: budget.clone(), spill_directory })
     }
 }
 

@@ -30,7 +30,7 @@ mod warnings;
 
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use decode_image::{DecodeImageCall, decode_image_calls};
-pub use encodings::{chain_schema, without_folds};
+pub use encodings::{chain_schema, fitted_columns, is_of_other_rows, of_snapshot, without_folds, write_fitted_rows};
 pub use error::PlanError;
 pub use grouping::Grouping;
 pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions};

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use forebay_kernels::hash64_integer;
+use forebay_proto::v1;
 
 use super::error::PlanError;
 
@@ -40,6 +41,16 @@ impl Sample {
     /// The number of sampled rows among these.
     pub fn count(self, rows: Range<u64>) -> u64 {
         rows.filter(|row| self.holds(*row)).count() as u64
+    }
+
+    /// Whether all of its rows are in the sample of a fit.
+    pub fn is_of(self, fit: &v1::FittedRows) -> bool {
+        self.seed == fit.sample_seed && self.end <= fit.sample_end
+    }
+
+    /// The seed, and the exclusive upper bound of the hashes of sampled rows.
+    pub fn seed_and_end(self) -> (u64, u64) {
+        (self.seed, self.end)
     }
 
     /// The sample of [`Self::key`].

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import xxhash
 from sklearn.preprocessing import TargetEncoder
 
 import forebay as fb
+from forebay.ops import TargetMean
 from harness.exchange import exchange
 from harness.ops.tables import features, same_bits, write
 from harness.serving import Serve, Server, fit, info, stored
@@ -157,23 +160,104 @@ def test_later_ops_learn_from_the_means_and_order_does_not_matter(client: fb.Cli
     same_bits(resumed[0]["scaled"], got["scaled"][777 * 5 : 777 * 6], "resumed")
 
 
-def test_validation_rows_take_what_the_training_rows_taught(client: fb.Client):
-    plan = fb.Plan(
-        outputs={"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64"), "n": fb.cols("n")},
-        filter="n % 3 > 0",
-    )
-    fitted = client.fit("rows", plan)
-    of_row, kept = folds_of(5, 0), np.arange(ROWS) % 3 > 0
-    held_out = fitted.with_filter("n % 3 = 0")
-    batches = list(client.stream("rows", held_out))
-    got, rows = (np.concatenate([batch[name] for batch in batches]) for name in ("mean", "n"))
-    assert len(rows) == (~kept).sum()
-    values = keys("word")
-    for fold in range(5):
-        learned, prior = means("word", "y", 20.0, kept & (of_row != fold))
-        mine = of_row[rows.astype(int)] == fold
-        want = [learned.get(values[int(row)], prior) for row in rows[mine]]
-        np.testing.assert_allclose(got[mine], want, rtol=1e-12)
+def read(client: fb.Client, dataset: str, plan: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means and the column n of a stream."""
+    batches = list(client.stream(dataset, plan, **options))
+    mean, n = (np.concatenate([np.asarray(batch[name]) for batch in batches]) for name in ("mean", "n"))
+    return mean, n.astype(int)
+
+
+def wanted(rows: np.ndarray, fitted: np.ndarray, folds: int = 5) -> np.ndarray:
+    """Return the means of "word": of rows of the fit without their fold, of others over all rows of the fit."""
+    of_row, values = folds_of(folds, 0), keys("word")
+    without = [means("word", "y", 20.0, fitted & (of_row != fold)) for fold in range(folds)]
+    learned = [*without, means("word", "y", 20.0, fitted)]
+    found = [learned[of_row[row] if fitted[row] else folds] for row in rows]
+    return np.array([of.get(values[row], prior) for row, (of, prior) in zip(rows, found, strict=True)])
+
+
+OUTPUTS = {"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64"), "n": fb.cols("n")}
+TRAINING = np.arange(ROWS) % 3 > 0
+
+
+@pytest.mark.parametrize("filter", ["n % 3 > 0", "n % 3 > 0 -- rows to train on"])
+def test_only_rows_of_the_fit_leave_out_their_fold(client: fb.Client, filter: str):
+    fitted = client.fit("rows", fb.Plan(outputs=OUTPUTS, filter=filter))
+    for other, rows in (
+        (filter, TRAINING),
+        ("n % 3 = 0", ~TRAINING),
+        ("n % 2 = 0", np.arange(ROWS) % 2 == 0),
+        ("n % 3 > 0 AND n > 500", TRAINING & (np.arange(ROWS) > 500)),
+        (None, np.ones(ROWS, bool)),
+    ):
+        for order in ({}, {"shuffle": True, "seed": 2}):
+            got, n = read(client, "rows", fitted.with_filter(other), **order)
+            assert sorted(n) == np.flatnonzero(rows).tolist()
+            np.testing.assert_allclose(got, wanted(n, TRAINING), rtol=1e-12, err_msg=str(other))
+
+
+def test_rows_that_a_fits_sample_left_out_take_the_mean_of_all(client: fb.Client):
+    fitted = client.fit("rows", fb.Plan(outputs=OUTPUTS), sample=0.25, sample_seed=9)
+    digests = [xxhash.xxh3_64_intdigest(row.to_bytes(8, "little"), seed=9) for row in range(ROWS)]
+    sampled = np.array(digests) < 2**62
+    for share, seed in ((None, 0), (0.25, 9), (0.1, 9), (0.5, 9), (0.5, 1)):
+        options = {} if share is None else {"sample": share, "sample_seed": seed}
+        got, n = read(client, "rows", fitted, **options)
+        np.testing.assert_allclose(got, wanted(n, sampled), rtol=1e-12, err_msg=f"{share} {seed}")
+
+
+def test_rows_of_another_dataset_or_snapshot_take_the_mean_of_all(
+    tmp_path_factory: pytest.TempPathFactory, serve: Serve
+):
+    folder = tmp_path_factory.mktemp("others")
+    write(folder / "rows", TABLE)
+    write(folder / "copy", TABLE)
+    with fb.connect(serve({"rows": folder / "rows", "copy": folder / "copy"}).url) as client:
+        fitted = client.fit("rows", fb.Plan(outputs=OUTPUTS))
+        every, none = np.ones(ROWS, bool), np.zeros(ROWS, bool)
+        got, n = read(client, "rows", fitted)
+        np.testing.assert_allclose(got, wanted(n, every), rtol=1e-12)
+        learned, prior = means("word", "y", 20.0, every)
+        of_all = np.array([learned.get(value, prior) for value in keys("word")])
+        np.testing.assert_allclose(read(client, "copy", fitted)[0], of_all, rtol=1e-12)
+        # A file more: the numbers of rows are those of other rows.
+        write(folder / "rows" / "0", TABLE.slice(0, 10))
+        np.testing.assert_allclose(read(client, "rows", fitted)[0][10:], of_all, rtol=1e-12)
+        # A second fit of a plan that has learned keeps what it knows of the first one's rows.
+        more = fb.Plan(outputs={**fitted.plan.outputs, "z": fb.cols("z").fill_null("mean").standardize()})
+        again = client.fit("copy", more)
+        assert again.plan.outputs["mean"] == fitted.plan.outputs["mean"]
+        np.testing.assert_allclose(read(client, "copy", again)[0], of_all, rtol=1e-12)
+        assert none.sum() == 0
+
+
+def test_sums_are_exact_in_any_order_and_memory(tmp_path: Path, serve: Serve):
+    """Labels whose sum in float64 depends on their order; more values than a small memory holds."""
+    random = np.random.default_rng(5)
+    rows, values = 120_000, 30_000
+    word = [f"user-{value:020d}" for value in random.permutation(rows) % values]
+    label = random.normal(size=rows) * 10.0 ** random.integers(-12, 12, rows)
+    shuffled = random.permutation(rows)
+    table = pa.table({"word": word, "y": label, "n": np.arange(rows)})
+    write(tmp_path / "rows", table)
+    write(tmp_path / "shuffled", table.take(shuffled))
+    chain = fb.cols("word").target_mean("y", smoothing=0, folds=0)
+    folded = fb.Plan(outputs={"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64")})
+    plan_ids = set()
+    for memory in ("1GiB", "20MiB"):
+        with fb.connect(serve({n: tmp_path / n for n in ("rows", "shuffled")}, "--fit-memory-bytes", memory).url) as client:
+            plan_ids.add(client.fit("rows", folded, refit=True).plan_id)
+            of_all = [client.fit(name, fb.Plan(outputs={"mean": chain}), refit=True) for name in ("rows", "shuffled")]
+            assert of_all[0].plan_id == of_all[1].plan_id
+            op = of_all[0].plan.outputs["mean"].parts[0].ops[0]
+            assert isinstance(op, TargetMean)
+            assert op.values is not None
+            sums: dict[str, list[float]] = {}
+            for one, value in zip(word, label.tolist(), strict=True):
+                sums.setdefault(one, []).append(value)
+            want = [math.fsum(sums[str(value)]) / len(sums[str(value)]) for value in op.values.items]
+            assert list(op.means[1:]) == want
+    assert len(plan_ids) == 1
 
 
 def test_rows_of_a_client_take_the_mean_of_all_rows(server: Server, client: fb.Client):
@@ -214,7 +298,7 @@ def test_a_fitted_plan_can_be_saved_and_described(client: fb.Client):
         ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"target_mean.smoothing: NaN is not"),
         ({"target_mean": {"label": "gone"}}, r'label "gone" has no value'),
         ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"2 means are no rows of 6"),
-        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"5 numbers for 1 values"),
+        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"6 numbers for 1 values and 5 folds"),
         ({"count_encode": {"values": {"strings": ["a", "b"]}, "counts": [1]}}, r"2 numbers for 2 values"),
         ({"count_encode": {"values": {"strings": ["a", "a"]}, "counts": [1, 1]}}, r'"a" .*twice'),
     ],

@@ -28,8 +28,24 @@ class CountEncode(Op):
 
 
 @dataclass(frozen=True)
+class FittedRows:
+    """The rows that a fit read: of a snapshot, those that pass a filter and are in a sample."""
+
+    snapshot: str
+    filter: str = ""
+    sample_seed: int = 0
+    sample_end: int = 0
+
+    def to_dict(self) -> Json:
+        """Return what is set."""
+        sample: Json = {"sample_seed": self.sample_seed, "sample_end": self.sample_end}
+        named: Json = {"snapshot": self.snapshot, "filter": self.filter, **(sample if self.sample_end else {})}
+        return {name: value for name, value in named.items() if value}
+
+
+@dataclass(frozen=True)
 class TargetMean(Op):
-    """The smoothed mean of a label over the rows with the value, without the rows of the row's own fold."""
+    """The smoothed mean of a label over the rows with the value; for rows of the fit, without those of their own fold."""
 
     name: ClassVar[str] = "target_mean"
     label: str = ""
@@ -38,6 +54,7 @@ class TargetMean(Op):
     seed: int = 0
     values: Values | None = None
     means: tuple[float, ...] = ()
+    rows: FittedRows | None = None
 
     @property
     def learns(self) -> bool:
@@ -55,4 +72,6 @@ class TargetMean(Op):
             fields["seed"] = self.seed
         if self.values is not None:
             fields |= {"values": self.values.to_dict(), "means": [json_number(mean) for mean in self.means]}
+        if self.rows is not None:
+            fields["rows"] = self.rows.to_dict()
         return fields

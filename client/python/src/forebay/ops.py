@@ -6,7 +6,7 @@ defines their meaning.
 
 from __future__ import annotations
 
-from .encoding_ops import CountEncode, TargetMean
+from .encoding_ops import CountEncode, FittedRows, TargetMean
 from .image_ops import DecodeImage
 from .index_ops import (
     Bucketize,
@@ -52,6 +52,7 @@ __all__ = [
     "DecodeImage",
     "FillNull",
     "FirstN",
+    "FittedRows",
     "HashBucket",
     "Json",
     "Log1p",

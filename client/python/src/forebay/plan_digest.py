@@ -178,6 +178,13 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "seed": (4, "uint64"),
         "values": (5, "?VocabValues"),
         "means": (6, "*double"),
+        "rows": (7, "?FittedRows"),
+    },
+    "FittedRows": {
+        "snapshot": (1, "string"),
+        "filter": (2, "string"),
+        "sample_seed": (3, "uint64"),
+        "sample_end": (4, "uint64"),
     },
 }
 ENUMS = {

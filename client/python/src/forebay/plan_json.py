@@ -330,7 +330,7 @@ def _count_encode(where: str, body: object) -> Op:
 
 
 def _target_mean(where: str, body: object) -> Op:
-    fields = _set(where, body, "label", "smoothing", "folds", "seed", "values", "means")
+    fields = _set(where, body, "label", "smoothing", "folds", "seed", "values", "means", "rows")
     means = tuple(_number(f"{where}.means", mean) for mean in _list(f"{where}.means", fields.get("means")))
     return ops.TargetMean(
         _text(f"{where}.label", fields.get("label", "")),
@@ -339,6 +339,17 @@ def _target_mean(where: str, body: object) -> Op:
         _whole(where, fields.get("seed", 0)),
         _values(where, fields),
         means,
+        _fitted_rows(f"{where}.rows", fields["rows"]) if "rows" in fields else None,
+    )
+
+
+def _fitted_rows(where: str, body: object) -> ops.FittedRows:
+    fields = _set(where, body, "snapshot", "filter", "sample_seed", "sample_end")
+    return ops.FittedRows(
+        _text(f"{where}.snapshot", fields.get("snapshot", "")),
+        _text(f"{where}.filter", fields.get("filter", "")),
+        _whole(f"{where}.sample_seed", fields.get("sample_seed", 0)),
+        _whole(f"{where}.sample_end", fields.get("sample_end", 0)),
     )
 
 

@@ -202,7 +202,14 @@ fn target_mean(bytes: Bytes<'_, '_>) -> Result<v1::TargetMean> {
         seed: 4,
         values: vocab(bytes)?.values,
         means: list(bytes, number)?,
+        rows: maybe(bytes, fitted_rows)?,
     })
+}
+
+fn fitted_rows(bytes: Bytes<'_, '_>) -> Result<v1::FittedRows> {
+    let snapshot = (*bytes.choose(&["", "0"])?).to_owned();
+    let filter = (*bytes.choose(&["", "id > 3", "amount", "missing = 1", "id > 3 -- x"])?).to_owned();
+    Ok(v1::FittedRows { snapshot, filter, sample_seed: 4, sample_end: size(bytes)?.into() })
 }
 
 fn lookup(bytes: Bytes<'_, '_>) -> Result<v1::Lookup> {

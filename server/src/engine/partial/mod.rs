@@ -1,11 +1,9 @@
 //! Aggregates in parts: rows that any number of processes compute from their rows of a table, and that one process merges.
 //!
 //! A partial row counts the rows of a table that have one value in one aggregate. GROUP BY adds up the rows of equal values in any
-//! order and in any process, independently of the aggregates: values are bytes, whose order is that of the values (`bytes`). `rows`
-//! computes partial rows, and `merge` the results from them: the same, to the bit, as those of the jobs of this module's parent, where
-//! sums of labels are exact in float64. Quantiles are exact for any number of distinct values.
+//! order and in any process, independently of the aggregates: values are bytes, whose order is that of the values (`value_bytes`). `rows`
+//! computes partial rows, and `merge` the results from them: the same, to the bit, as those of the jobs of this module's parent. Quantiles are exact for any number of distinct values.
 
-mod bytes;
 mod merge;
 mod rows;
 #[cfg(test)]
@@ -15,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::Keep;
+use super::{Keep, target_sums::SUM_TYPE};
 pub use merge::{Merge, Merged};
 pub use rows::PartialRows;
 
@@ -31,7 +29,7 @@ pub struct PartialShape {
     pub quantiles: Vec<(DataType, Vec<f64>)>,
     /// The types of the columns whose values are counted, and which of the values are kept.
     pub counts: Vec<(DataType, Keep)>,
-    /// The types of the columns for whose values labels are added up, and the number of parts of the rows.
+    /// The types of the columns for whose values labels are added up, and the number of folds of the rows.
     pub targets: Vec<(DataType, usize)>,
 }
 
@@ -52,7 +50,7 @@ enum Aggregate {
 /// labels.
 pub fn partial_schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
-        let types = [DataType::UInt32, DataType::Binary, DataType::UInt32, DataType::Int64, DataType::Float64];
+        let types = [DataType::UInt32, DataType::Binary, DataType::UInt32, DataType::Int64, SUM_TYPE];
         let field = |(name, data_type): (&str, DataType)| Field::new(name, data_type, name == PARTIAL_COLUMNS[1]);
         Arc::new(Schema::new(PARTIAL_COLUMNS.into_iter().zip(types).map(field).collect::<Vec<_>>()))
     });

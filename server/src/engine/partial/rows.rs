@@ -1,15 +1,15 @@
 //! Values of a table's rows → partial rows. Equal values of a batch become one row; GROUP BY adds up those of several batches.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{collections::HashMap, hash::Hash, mem, sync::Arc};
 
 use arrow::{
-    array::{Array, AsArray, BinaryArray, BinaryBuilder, Float64Builder, Int64Builder, RecordBatch, UInt32Builder},
-    datatypes::Float64Type,
+    array::{Array, AsArray, BinaryArray, BinaryBuilder, Decimal256Builder, Int64Builder, RecordBatch, UInt32Builder},
+    datatypes::{Decimal256Type, Int64Type, UInt32Type, i256},
 };
 use datafusion_expr::Accumulator;
 
-use super::{Aggregate, PartialShape, bytes, partial_schema};
-use crate::engine::{EngineError, moments::MomentsAccumulator};
+use super::{Aggregate, PartialShape, partial_schema};
+use crate::engine::{EngineError, moments::MomentsAccumulator, target_sums::SUM_TYPE, value_bytes};
 
 /// Computes the partial rows of the aggregates of a shape.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct RowBuilders {
     value: BinaryBuilder,
     part: UInt32Builder,
     rows: Int64Builder,
-    label: Float64Builder,
+    label: Decimal256Builder,
 }
 
 // === impl PartialRows ===
@@ -55,37 +55,31 @@ impl PartialRows {
         if let Some(total) = self.totals.get_mut(index) {
             *total += (column.len() - column.null_count()) as i64;
         }
-        self.count(Aggregate::Quantiles(index), &bytes::of_values(column)?);
+        self.count(Aggregate::Quantiles(index), &value_bytes::of_values(column)?);
         Ok(())
     }
 
     /// Adds values to count.
     pub fn add_counts(&mut self, index: usize, values: &RecordBatch) -> Result<(), EngineError> {
-        self.count(Aggregate::Counts(index), &bytes::of_values(values.column(0))?);
+        self.count(Aggregate::Counts(index), &value_bytes::of_values(values.column(0))?);
         Ok(())
     }
 
-    /// Adds values with their labels, in the column of the row's part.
+    /// Adds rows of [`target_rows`](crate::engine::target_rows).
     pub fn add_targets(&mut self, index: usize, rows: &RecordBatch) -> Result<(), EngineError> {
         let number = self.shape.number(Aggregate::Target(index));
-        let values = bytes::of_values(rows.column(0))?;
-        let labels: Vec<_> = rows.columns()[1..].iter().map(AsArray::as_primitive::<Float64Type>).collect();
-        let (groups, of_rows) = groups(&values);
-        let mut sums = vec![vec![(0_i64, 0.0_f64); labels.len()]; groups.len()];
-        for (row, group) in of_rows.iter().enumerate() {
-            for (sum, labels) in sums[*group].iter_mut().zip(&labels) {
-                if labels.is_valid(row) {
-                    *sum = (sum.0 + 1, sum.1 + labels.value(row));
-                }
-            }
+        let values = value_bytes::of_values(rows.column(0))?;
+        let parts = rows.column(1).as_primitive::<UInt32Type>().values();
+        let counts = rows.column(2).as_primitive::<Int64Type>().values();
+        let labels = rows.column(3).as_primitive::<Decimal256Type>().values();
+        let (groups, of_rows) = groups(values.iter().zip(parts.iter().copied()));
+        let mut sums = vec![(0_i64, i256::ZERO); groups.len()];
+        for (row, group) in of_rows.into_iter().enumerate() {
+            let sum = &mut sums[group];
+            *sum = (sum.0 + counts[row], sum.1.wrapping_add(labels[row]));
         }
-        for (value, sums) in groups.into_iter().zip(sums) {
-            // The first part is present also without labels: the value occurs.
-            for (part, (rows, label)) in
-                sums.into_iter().enumerate().filter(|(part, (rows, _))| *part == 0 || *rows > 0)
-            {
-                self.rows.push(number, value, part as u32, (rows, label));
-            }
+        for ((value, part), sum) in groups.into_iter().zip(sums) {
+            self.rows.push(number, value, part, sum);
         }
         Ok(())
     }
@@ -99,10 +93,10 @@ impl PartialRows {
     pub fn finish(mut self) -> Result<RecordBatch, EngineError> {
         for (index, summary) in self.summaries.iter().enumerate().filter(|(_, summary)| summary.has_values()) {
             let number = self.shape.number(Aggregate::Summary(index));
-            self.rows.push(number, Some(&summary.to_bytes()), 0, (1, 0.0));
+            self.rows.push(number, Some(&summary.to_bytes()), 0, (1, i256::ZERO));
         }
         for (index, total) in self.totals.iter().enumerate().filter(|(_, total)| **total > 0) {
-            self.rows.push(self.shape.number(Aggregate::Total(index)), Some(&[]), 0, (*total, 0.0));
+            self.rows.push(self.shape.number(Aggregate::Total(index)), Some(&[]), 0, (*total, i256::ZERO));
         }
         self.take()
     }
@@ -110,19 +104,19 @@ impl PartialRows {
     /// Counts values that are not null.
     fn count(&mut self, aggregate: Aggregate, values: &BinaryArray) {
         let number = self.shape.number(aggregate);
-        let (groups, of_rows) = groups(values);
+        let (groups, of_rows) = groups(values.iter());
         let mut counts = vec![0_i64; groups.len()];
         for group in of_rows {
             counts[group] += 1;
         }
         for (value, count) in groups.into_iter().zip(counts).filter(|(value, _)| value.is_some()) {
-            self.rows.push(number, value, 0, (count, 0.0));
+            self.rows.push(number, value, 0, (count, i256::ZERO));
         }
     }
 }
 
 /// The distinct values in the order of their first rows, and the index of each row's.
-fn groups(values: &BinaryArray) -> (Vec<Option<&[u8]>>, Vec<usize>) {
+fn groups<V: Copy + Eq + Hash>(values: impl Iterator<Item = V>) -> (Vec<V>, Vec<usize>) {
     let (mut distinct, mut indices) = (Vec::new(), HashMap::new());
     let of_row = |value| {
         *indices.entry(value).or_insert_with(|| {
@@ -130,14 +124,14 @@ fn groups(values: &BinaryArray) -> (Vec<Option<&[u8]>>, Vec<usize>) {
             distinct.len() - 1
         })
     };
-    let of_rows = values.iter().map(of_row).collect();
+    let of_rows = values.map(of_row).collect();
     (distinct, of_rows)
 }
 
 // === impl RowBuilders ===
 
 impl RowBuilders {
-    fn push(&mut self, aggregate: u32, value: Option<&[u8]>, part: u32, (rows, label): (i64, f64)) {
+    fn push(&mut self, aggregate: u32, value: Option<&[u8]>, part: u32, (rows, label): (i64, i256)) {
         self.aggregate.append_value(aggregate);
         self.value.append_option(value);
         self.part.append_value(part);
@@ -151,7 +145,7 @@ impl RowBuilders {
             Arc::new(self.value.finish()),
             Arc::new(self.part.finish()),
             Arc::new(self.rows.finish()),
-            Arc::new(self.label.finish()),
+            Arc::new(self.label.finish().with_data_type(SUM_TYPE)),
         ];
         Ok(RecordBatch::try_new(partial_schema(), columns)?)
     }

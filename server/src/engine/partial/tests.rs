@@ -5,14 +5,14 @@ use super::*;
 use crate::{
     budget::Budget,
     cpu_pool::CpuPool,
-    engine::{Distribution, Engine, distribution_schema, summary_schema, target_schema},
+    engine::{Distribution, Engine, distribution_schema, summary_schema, target_rows},
     state::State,
 };
 
 const ROWS: usize = 10_000;
 const ALL: Keep = Keep { min_count: 2, max_size: 40, text_bytes_max: usize::MAX };
 
-/// Values that repeat, with nulls, whose sums are exact.
+/// Values that repeat, with nulls.
 fn numbers() -> Float64Array {
     let value = |row: usize| (row % 11 != 3).then(|| (row * 7919 % 3001) as f64 / 8.0 - 100.0);
     (0..ROWS).map(value).collect()
@@ -53,14 +53,14 @@ fn inputs(start: usize, rows: usize) -> Inputs {
     let one = |values: &ArrayRef| {
         RecordBatch::try_new(distribution_schema(values.data_type()), vec![Arc::clone(values)]).unwrap()
     };
-    let label = |part: usize, parts: usize| -> ArrayRef {
-        let of_row = |row: usize| (row % parts == part && !row.is_multiple_of(13)).then_some((row % 4) as f64);
-        Arc::new((start..start + rows).map(of_row).collect::<Float64Array>())
-    };
-    let target = |parts: usize| {
-        let labels = (0..parts).map(|part| label(part, parts));
-        let columns = [Arc::clone(&texts)].into_iter().chain(labels).collect();
-        RecordBatch::try_new(target_schema(&DataType::Utf8, parts), columns).unwrap()
+    let labels: ArrayRef = Arc::new(
+        (start..start + rows)
+            .map(|row| (!row.is_multiple_of(13)).then_some(row as f64 * 0.1))
+            .collect::<Float64Array>(),
+    );
+    let target = |folds: usize| {
+        let of_rows = (start..start + rows).map(|row| (row % folds) as u32);
+        target_rows(Arc::clone(&texts), of_rows, &labels).unwrap()
     };
     let both = vec![Arc::clone(&numbers), Arc::clone(&integers)];
     Inputs {
@@ -91,7 +91,7 @@ fn partial(start: usize, end: usize, chunk_rows: usize) -> Vec<RecordBatch> {
 fn grouped(batches: &[RecordBatch]) -> RecordBatch {
     use arrow::{
         array::AsArray,
-        datatypes::{Float64Type, Int64Type, UInt32Type},
+        datatypes::{Decimal256Type, Int64Type, UInt32Type, i256},
     };
     let mut groups = std::collections::BTreeMap::new();
     for batch in batches {
@@ -99,9 +99,9 @@ fn grouped(batches: &[RecordBatch]) -> RecordBatch {
             let value = batch.column(1).as_binary::<i32>();
             let value = value.is_valid(row).then(|| value.value(row).to_vec());
             let number = |column: usize| batch.column(column).as_primitive::<UInt32Type>().value(row);
-            let sums = groups.entry((number(0), value, number(2))).or_insert((0_i64, 0.0_f64));
+            let sums = groups.entry((number(0), value, number(2))).or_insert((0_i64, i256::ZERO));
             sums.0 += batch.column(3).as_primitive::<Int64Type>().value(row);
-            sums.1 += batch.column(4).as_primitive::<Float64Type>().value(row);
+            sums.1 = sums.1.wrapping_add(batch.column(4).as_primitive::<Decimal256Type>().value(row));
         }
     }
     let columns: Vec<ArrayRef> = vec![
@@ -109,7 +109,13 @@ fn grouped(batches: &[RecordBatch]) -> RecordBatch {
         Arc::new(groups.keys().map(|(_, value, _)| value.as_deref()).collect::<arrow::array::BinaryArray>()),
         Arc::new(groups.keys().map(|(_, _, part)| *part).collect::<arrow::array::UInt32Array>()),
         Arc::new(groups.values().map(|(rows, _)| *rows).collect::<Int64Array>()),
-        Arc::new(groups.values().map(|(_, label)| *label).collect::<Float64Array>()),
+        Arc::new(
+            groups
+                .values()
+                .map(|(_, label)| Some(*label))
+                .collect::<arrow::array::Decimal256Array>()
+                .with_data_type(SUM_TYPE),
+        ),
     ];
     RecordBatch::try_new(partial_schema(), columns).unwrap()
 }

@@ -40,6 +40,7 @@ pub(super) async fn check(
     let (plan, functions) = pinned.map_err(|error| error.in_original(&sent))?;
     let checked = environment.cpu.run(move || {
         let stored = snapshot.wide_schema();
+        let plan = plan::of_snapshot(&plan, snapshot.digest(), None);
         let expressions = |schema: &Schema| {
             Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Snapshot { sample: None })
         };

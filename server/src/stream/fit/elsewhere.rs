@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The version of messages and partial rows: both ends of a pass are of one program version.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 1");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 2");
 
 /// Runs passes of fits in other processes.
 pub trait PassRunner: fmt::Debug + Send + Sync {

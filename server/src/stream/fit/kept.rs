@@ -15,7 +15,7 @@ use crate::{
 const KEPT_MAX: usize = 4096;
 
 /// The version of what fits learn: raised when the same plan and rows teach something else.
-const LEARNING_VERSION: u8 = 2;
+const LEARNING_VERSION: u8 = 3;
 
 /// What the result of a fit depends on, as an id of the state directory: the snapshot, the canonical plan, which names
 /// the filter and the snapshots of its tables, and the sample.
@@ -24,7 +24,7 @@ pub(super) fn key(fit: &PinnedFit) -> String {
     let sample = fit.sample.map(plan::Sample::key);
     let of_fit =
         short_digest(&[&[LEARNING_VERSION], plan_id.as_bytes(), sample.as_ref().map_or(&[], <[u8; 16]>::as_slice)]);
-    format!("{}-{of_fit}", fit.snapshot.digest())
+    format!("{}-{of_fit}", fit.snapshot.state())
 }
 
 /// Reads the result of a fit. None if it is not kept, or if anything that belongs to its plan was removed or damaged or

@@ -48,7 +48,10 @@ pub(super) struct PinnedFit {
 
 /// A plan that passed all checks on schemas.
 struct CheckedPlan {
+    /// The plan for the rows of the snapshot.
     plan: v1::Plan,
+    /// The same for the rows of any snapshot, as it was before the fit.
+    before: v1::Plan,
     tables: Arc<Tables>,
     expressions: Arc<Expressions>,
 }
@@ -64,7 +67,7 @@ pub(super) async fn learn(
     if runner.is_some() {
         elsewhere::check(&fit.plan)?;
     }
-    let CheckedPlan { mut plan, tables, expressions } = check(environment, fit).await?;
+    let CheckedPlan { mut plan, before, tables, expressions } = check(environment, fit).await?;
     progress.expect_passes(plan::pass_count(&plan)? as u64);
     loop {
         let mut questions = plan::questions(&plan, &tables)?;
@@ -88,7 +91,7 @@ pub(super) async fn learn(
     if passes > 0 {
         units::write(&mut plan, &expressions.schema);
     }
-    let result = store(environment, &snapshot, CheckedPlan { plan, tables, expressions }).await?;
+    let result = store(environment, &snapshot, CheckedPlan { plan, before, tables, expressions }).await?;
     let dataset = snapshot.dataset();
     for warning in &result.warnings {
         tracing::warn!(dataset, plan_id = result.plan_id, warning, "plan fitted with a warning");
@@ -122,10 +125,12 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
     let (plan, functions) = with_functions(environment, plan).await.map_err(|error| error.in_original(&sent))?;
     let checked = environment.cpu.run(move || {
         let source = RowSource::Snapshot { sample };
+        let before = plan;
+        let plan = plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
         let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
         units::check(&plan, &expressions.schema)?;
         dry_run::dry_run(&plan, &expressions.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
-        Ok(CheckedPlan { plan, tables: Arc::new(tables), expressions })
+        Ok(CheckedPlan { plan, before, tables: Arc::new(tables), expressions })
     });
     checked.await?
 }
@@ -139,11 +144,12 @@ async fn store(
     let of = Arc::clone(snapshot);
     // On the CPU pool: encoding and digesting a large vocabulary is work.
     let compiled = environment.cpu.run(move || {
-        let CheckedPlan { plan, tables, expressions } = fitted;
+        let CheckedPlan { mut plan, before, tables, expressions } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
         let program = plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let read = Derivation::new(of.wide_schema(), &expressions, columns, false)?.input;
+        plan::write_fitted_rows(&mut plan, &before, of.digest(), expressions.sample);
         let (encoded, types) = (PlanStore::encode(&plan)?, FittedTypes::of(&read));
         Ok::<_, StreamError>((plan::plan_id(&plan), plan, encoded, types))
     });

@@ -75,6 +75,7 @@ pub(super) struct PlanToStore {
 /// Everything that a compiled plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompiledKey {
+    /// The state of the snapshot.
     pub snapshot: String,
     pub plan_id: String,
     pub with_row_ids: bool,
@@ -106,11 +107,22 @@ impl Compiled {
         let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
         let source = RowSource::Snapshot { sample };
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
+        let computed = plan::of_snapshot(&plan, snapshot.digest(), sample);
+        if plan::is_of_other_rows(&plan, snapshot.digest()) {
+            tracing::warn!(
+                dataset = snapshot.dataset(),
+                plan_id,
+                snapshot = snapshot.digest(),
+                "target_mean was fitted to another snapshot: all rows take the mean of all rows, as rows to predict do. To \
+                 train on this snapshot, fit the plan to it"
+            );
+        }
+        let expressions = Arc::new(Expressions::compile(&computed, &stored, (&tables, &functions), source)?);
         units::check(&plan, &expressions.schema)?;
         let of_rows = with_row_ids && !plan::packs(&plan);
-        let of_rows = Arc::new(plan::compile(&plan, &expressions.chain_schema, of_rows, &tables)?);
-        let packed = plan::packed_output(&plan, &of_rows, with_row_ids)?;
+        let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
+        let packed = plan::packed_output(&computed, &of_rows, with_row_ids)?;
+        drop(computed);
         if packed.is_some() && grouping.is_some() {
             let reason = "the plan packs its output: the documents of a sequence may be of several groups";
             return Err(PlanError::field("group_by", reason).into());

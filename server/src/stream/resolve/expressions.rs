@@ -9,7 +9,7 @@ use prost::Message as _;
 use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
 use crate::{
     expr::Expression,
-    plan::{PlanError, ROW_ID, Sample, Tables, join_path},
+    plan::{self, PlanError, ROW_ID, Sample, Tables, join_path},
     stream::error::StreamError,
 };
 
@@ -22,6 +22,7 @@ pub(crate) struct Expressions {
     pub(super) joins: Vec<Arc<Join>>,
     /// What decides the values of the joined columns that the filter reads; empty if it reads none.
     pub filter_joins: Vec<u8>,
+    /// Those of the plan, then those that decide which rows a fit has read.
     pub(super) derived: Vec<(Field, Expression)>,
     /// The rows that are computed at all; none: every row.
     pub sample: Option<Sample>,
@@ -82,6 +83,15 @@ impl Expressions {
                 .map_err(|source| StreamError::Expression { path: format!("{path}.expr"), source })?;
             check_row_ids(&expression, || format!("{path}.expr"), stored, source)?;
             let field = expression.field(&derive.name);
+            fields.push(Arc::new(field.clone()));
+            derived.push((field, expression));
+        }
+        for (name, text) in plan::fitted_columns(plan) {
+            let expression = Expression::compile(&text, &with_row_id(fields.clone()));
+            let path = || "target_mean.rows.filter".to_owned();
+            let expression = expression.map_err(|source| StreamError::Expression { path: path(), source })?;
+            check_row_ids(&expression, path, stored, source)?;
+            let field = expression.field(&name);
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
