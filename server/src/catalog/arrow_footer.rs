@@ -24,7 +24,7 @@ use super::{
     error::CatalogError,
     file_error::FileError,
     file_footer::{Footer, wide},
-    store::{Store, StoreError},
+    store::Store,
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
 
@@ -61,14 +61,7 @@ pub(super) async fn read(
 ) -> Result<Footer, CatalogError> {
     let of_file = |error: FileError| error.of_file(dataset, file);
     let corrupt = |reason: String| of_file(reason.into());
-    let failed = |error: StoreError| {
-        if error.is_change() {
-            let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
-            CatalogError::Changed { dataset: dataset.to_owned(), reason }
-        } else {
-            CatalogError::of_store(dataset, error)
-        }
-    };
+    let failed = |error| CatalogError::of_opening(dataset, file, error);
     let range = footer_range(end, object.size).map_err(corrupt)?;
     let known = (range.end - range.start + END_BYTES) as usize;
     let footer = match end.len().checked_sub(known) {

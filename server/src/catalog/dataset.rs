@@ -120,6 +120,11 @@ impl Dataset {
         matches!(self.source, FileSource::View(_))
     }
 
+    /// Whether a filter on partition columns decides which files are opened: not of views and lake tables.
+    pub fn is_narrowable(&self) -> bool {
+        matches!(&self.source, FileSource::Files(location) if location.lake().is_none())
+    }
+
     /// Whether another dataset has the same files or, of a view, the same SQL over the same datasets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.source, &other.source) {
@@ -199,7 +204,7 @@ impl Dataset {
     }
 
     /// The snapshot of all of these files.
-    pub async fn whole(&self, files: &ListedFiles) -> Result<Arc<Snapshot>, CatalogError> {
+    pub async fn whole(&self, files: &Arc<ListedFiles>) -> Result<Arc<Snapshot>, CatalogError> {
         self.snapshots.of_all(files).await
     }
 

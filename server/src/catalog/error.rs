@@ -175,6 +175,15 @@ pub enum CatalogError {
 // === impl CatalogError ===
 
 impl CatalogError {
+    /// The error of a store while a file was opened.
+    pub(super) fn of_opening(dataset: &str, file: &str, source: StoreError) -> Self {
+        if !source.is_change() {
+            return Self::of_store(dataset, source);
+        }
+        let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
+        Self::Changed { dataset: dataset.to_owned(), reason }
+    }
+
     pub(super) fn of_store(dataset: &str, source: StoreError) -> Self {
         let dataset = dataset.to_owned();
         match source.kind {

@@ -20,7 +20,7 @@ use parquet::{
 };
 
 use super::{
-    arrow_footer, chunks, encryption,
+    arrow_footer, chunks, content, encryption,
     error::CatalogError,
     file_error::FileError,
     file_footer::{Footer, wide},
@@ -29,7 +29,7 @@ use super::{
     nesting,
     old_chunks::{self, UncountedHeaders},
     schema_elements,
-    store::{Store, StoreError},
+    store::Store,
     trust,
 };
 use crate::{cpu_pool::CpuPool, state::short_digest};
@@ -43,7 +43,7 @@ const FOOTER_BYTES_MAX: u64 = 1 << 30;
 /// The length of the footer, and the magic bytes after it.
 const END_BYTES: u64 = 8;
 
-/// Reads the footer of a file and derives its Arrow schemas.
+/// Reads the footer of a file and derives its Arrow schemas. Of a local file, its digest covers content too.
 pub(super) async fn read(
     store: &Store,
     dataset: &str,
@@ -52,19 +52,29 @@ pub(super) async fn read(
     int96: Int96Unit,
     cpu: &CpuPool,
 ) -> Result<Footer, CatalogError> {
+    let (mut footer, end) = read_end(store, dataset, file, object, int96, cpu).await?;
+    if store.is_local() {
+        let digest = content::digest(store, object, &footer.digest, end).await;
+        footer.digest = digest.map_err(|error| CatalogError::of_opening(dataset, file, error))?;
+    }
+    Ok(footer)
+}
+
+/// Reads the footer, and the bytes that were read first from the end of the file.
+async fn read_end(
+    store: &Store,
+    dataset: &str,
+    file: &str,
+    object: &ObjectMeta,
+    int96: Int96Unit,
+    cpu: &CpuPool,
+) -> Result<(Footer, Bytes), CatalogError> {
     let of_file = |error: FileError| match (foreign::advice(file), &error) {
         (Some(reason), FileError::Corrupt(_)) => CatalogError::Empty { dataset: dataset.to_owned(), reason },
         _ => error.of_file(dataset, file),
     };
     let corrupt = |reason: String| of_file(reason.into());
-    let failed = |error: StoreError| {
-        if error.is_change() {
-            let reason = format!("file \"{file}\" was replaced or deleted while its footer was read");
-            CatalogError::Changed { dataset: dataset.to_owned(), reason }
-        } else {
-            CatalogError::of_store(dataset, error)
-        }
-    };
+    let failed = |error| CatalogError::of_opening(dataset, file, error);
     if object.size < 12 {
         return Err(corrupt(format!("it has {} bytes, the smallest Parquet file has 12", object.size)));
     }
@@ -72,7 +82,7 @@ pub(super) async fn read(
         .map_err(|source| corrupt(source.to_string()))?
         .with_page_index_policy(PageIndexPolicy::Skip);
     let tail = object.size.saturating_sub(FIRST_READ_BYTES)..object.size;
-    let mut wanted = Vec::from([tail]);
+    let (mut wanted, mut first) = (Vec::from([tail]), Bytes::new());
     loop {
         let is_invalid = |range: &Range<u64>| {
             range.end > object.size || range.end.checked_sub(range.start).is_none_or(|bytes| bytes > FOOTER_BYTES_MAX)
@@ -82,8 +92,12 @@ pub(super) async fn read(
         }
         let pieces = store.read(object, &wanted).await.map_err(failed)?;
         if let [end] = pieces.as_slice() {
+            if first.is_empty() {
+                first = end.clone();
+            }
             if arrow_footer::is_arrow(end) {
-                return arrow_footer::read(store, (dataset, file), object, end, cpu).await;
+                let opened = arrow_footer::read(store, (dataset, file), object, end, cpu).await?;
+                return Ok((opened, first));
             }
             check_end(file, end, object.size).map_err(of_file)?;
         }
@@ -108,7 +122,8 @@ pub(super) async fn read(
                     headers.bytes = store.read(object, &headers.ranges).await.map_err(failed)?;
                 }
                 let opened = cpu.run(move || open(metadata, &footer, &headers, size, int96)).await;
-                return opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt);
+                let opened = opened.map_err(|panic| corrupt(panic.of_damage()))?.map_err(corrupt)?;
+                return Ok((opened, first));
             }
             DecodeResult::Finished => return Err(corrupt("its footer ends early".to_owned())),
         }

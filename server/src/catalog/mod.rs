@@ -8,6 +8,7 @@ mod arrow_footer;
 mod arrow_layout;
 mod chunks;
 mod common_type;
+mod content;
 mod dataset;
 mod deleted_rows;
 mod disk;

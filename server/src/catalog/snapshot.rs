@@ -3,6 +3,7 @@
 //!
 //! `opening` reads the footers and unites the schemas. Pages are read by `scan`.
 
+mod numbered;
 mod opening;
 
 use std::sync::{
@@ -26,7 +27,9 @@ use super::{
     found_files::Listing,
     lake::TableVersion,
     leaves::Int96Unit,
+    listed::ListedFiles,
     partitions::Partitions,
+    pinned::is_same,
     row_groups::{Deletions, RowGroup},
     store::Store,
     table_check::StoredFile,
@@ -39,6 +42,9 @@ pub struct Snapshot {
     dataset: String,
     store: Store,
     digest: String,
+    state: String,
+    /// The files of the listing.
+    listed: Option<Arc<ListedFiles>>,
     schema: SchemaRef,
     wide_schema: SchemaRef,
     files: Vec<Arc<File>>,
@@ -58,6 +64,8 @@ pub struct Snapshot {
     byte_count: u64,
     int96: Int96Unit,
     is_outdated: AtomicBool,
+    /// Of a numbered snapshot, the one of all files, and the narrowed one.
+    origins: Option<[Arc<Self>; 2]>,
 }
 
 /// One file, pinned by its size, `ETag` and version (on a local disk: inode, modification and change time, size).
@@ -81,10 +89,21 @@ impl Snapshot {
         &self.store
     }
 
-    /// 32 hexadecimal digits that identify this state of the files. That of a narrowed snapshot continues with a dash and
-    /// the number of its files.
+    /// 32 hexadecimal digits that identify this state of the files, also in other processes and after a restart. That of a
+    /// narrowed snapshot continues with a dash and the number of its files.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Identifies what a reader of this snapshot finds, for the keys of results that are kept: the digest, and the versions of
+    /// the files. The version of a local file is its change time, which tells apart two files that no digest does.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+
+    /// The listing of a snapshot of all files; `None` for one that another process has opened.
+    pub fn listed(&self) -> Option<&Arc<ListedFiles>> {
+        self.listed.as_ref()
     }
 
     /// The columns as stored, in the common type of all files.
@@ -207,6 +226,7 @@ impl Snapshot {
     /// Marks the snapshot as outdated, when a reader finds a changed file. Its next use lists the files again.
     pub fn set_outdated(&self) {
         self.is_outdated.store(true, Ordering::Relaxed);
+        self.origins.iter().flatten().for_each(|origin| origin.set_outdated());
     }
 
     /// Whether a reader found a changed file since the last listing that matched.
@@ -237,6 +257,11 @@ impl File {
     /// Path, size and `ETag` in its store.
     pub fn object(&self) -> &ObjectMeta {
         &self.object
+    }
+
+    /// Whether two openings found the same state of a file.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        is_same(&self.object, &other.object) && self.footer.digest == other.footer.digest
     }
 
     /// What its table's log must agree with.

@@ -62,7 +62,7 @@ impl Snapshots {
     }
 
     /// The snapshot of all files: the known one if nothing changed, else a new one.
-    pub(super) async fn of_all(&self, files: &ListedFiles) -> Result<Arc<Snapshot>, CatalogError> {
+    pub(super) async fn of_all(&self, files: &Arc<ListedFiles>) -> Result<Arc<Snapshot>, CatalogError> {
         if let Some(known) = self.known(files) {
             return Ok(known);
         }
@@ -99,7 +99,7 @@ impl Snapshots {
         kept: &BooleanArray,
     ) -> Result<Arc<Snapshot>, CatalogError> {
         let listed_files = files.count();
-        let files = files.narrowed(kept).map_err(|source| CatalogError::Changed {
+        let files = files.narrowed(kept).map(Arc::new).map_err(|source| CatalogError::Changed {
             dataset: self.dataset.clone(),
             reason: format!("its files cannot be selected: {source}"),
         })?;

@@ -44,8 +44,10 @@ pub struct Request {
     pub with_stage_seconds: bool,
     /// Digest of the required snapshot; none: the current one.
     pub snapshot: Option<String>,
-    /// Whether the numbers that rows have among all rows of the dataset are part of the result.
+    /// Whether rows have the numbers that they have among all rows of the dataset.
     pub numbers_rows: bool,
+    /// Whether numbers of rows decide which rows the result has, so that all files are read.
+    pub reads_all_files: bool,
     /// The rows that the epoch samples; none: all.
     pub sample: Option<Sample>,
     /// How the rows are grouped, and the group; none: all rows.
@@ -140,7 +142,8 @@ impl Request {
             with_row_ids: message.with_row_ids,
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
-            numbers_rows: message.with_row_ids || sample.is_some(),
+            numbers_rows: message.with_row_ids,
+            reads_all_files: sample.is_some(),
             sample,
             grouping: Grouping::check(message, world_size)?,
             sources,

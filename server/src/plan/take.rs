@@ -67,7 +67,7 @@ impl Take {
             ..v1::StreamRequest::default()
         };
         let mut request = Request::check(&request)?;
-        request.numbers_rows |= by == TakeBy::RowIds;
+        request.reads_all_files |= by == TakeBy::RowIds;
         Ok(Self { request, by, numbers: numbers.to_vec() })
     }
 

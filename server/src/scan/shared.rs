@@ -76,7 +76,7 @@ impl Sharing {
         cached: Option<RowGroupChunks>,
     ) -> Arc<SharedBytes> {
         let key =
-            (snapshot.dataset().to_owned(), snapshot.digest().to_owned(), row_group, projection.columns().to_vec());
+            (snapshot.dataset().to_owned(), snapshot.state().to_owned(), row_group, projection.columns().to_vec());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = open.get(&key).and_then(Weak::upgrade) {
             return bytes;

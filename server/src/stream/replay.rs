@@ -94,7 +94,7 @@ pub(super) async fn replay(
     let resumed_from = checked.resumed_from;
     let request = v1::StreamRequest { start_position, resumed_from, snapshot, ..message };
     let with_row_ids = v1::StreamRequest { with_row_ids: true, ..request.clone() };
-    // The same files: the ids are only the way to find the rows.
+    // The same snapshot: the ids are only the way to find the rows.
     let with_row_ids = Request { numbers_rows: prepared.request().numbers_rows, ..Request::check(&with_row_ids)? };
     let with_ids = resolver.prepare(with_row_ids).await?;
     let rows = with_ids.request().batch_size.min(share.row_count());

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
@@ -147,3 +148,33 @@ def test_exchanges_refuse_random_crops(client: fb.Client, op: fb.Columns):
     with refused as failed, client.exchange(plan) as exchange:
         exchange.batch(pa.record_batch({"image": pa.array([b""], pa.binary())}))
     assert failed.value.reason == "INVALID_REQUEST"
+
+
+def test_draws_do_not_depend_on_the_files_that_a_filter_keeps(images: list[Sample], tmp_path: Path):
+    contents = [image.content for image in images[:12]]
+    for folder in range(3):
+        rows = {"n": range(folder * 4, folder * 4 + 4), "image": pa.array(contents[folder * 4 : folder * 4 + 4], pa.binary())}
+        (tmp_path / f"t/p={folder}").mkdir(parents=True)
+        pq.write_table(pa.table(rows), tmp_path / f"t/p={folder}/a.parquet")
+    daemon = Daemon(*LOOPBACK, "--state", str(tmp_path / "state"), f"--dataset=t={tmp_path / 't'}")
+    try:
+        with fb.connect(daemon.urls[0]) as client:
+            options: Any = {"batch_size": 4, "seed": 7, "epoch": 1, "shuffle": True}
+            alone = rows_of(client, PLAN, **options)
+            for outputs in ({"flip": True}, {"crop": "random"}, {"crop": "random", "flip": True}):
+                plan = fb.Plan(outputs={"o": IMAGE.decode_image(24, 24, **outputs), "n": fb.cols("n").as_stored()})
+                every = rows_of(client, plan, **options)
+                for text, first in (("p >= 1", 4), ("p = 2", 8), ("p = 1 AND n > 4", 5)):
+                    kept = plan.with_filter(text)
+                    for more in ({}, {"with_row_ids": True}, {"shuffle": False}):
+                        found = rows_of(client, kept, **{**options, **more})
+                        assert found
+                        assert found == {n: every[n] for n in found}, (outputs, text, more)
+                        assert min(found) == first
+            assert len(alone) == 12
+    finally:
+        daemon.stop()
+
+
+def rows_of(client: fb.Client, plan: fb.Plan, **options: Any) -> dict[int, bytes]:
+    return rows(client.stream("t", plan, **options))

@@ -154,6 +154,56 @@ def test_names_with_capital_letters_are_in_quotes(tmp_path: Path, serve: Serve):
             assert ("-1" in snapshot_of(client, request)) == is_narrowed
 
 
+def batches(client: fl.FlightClient, request: Mapping[str, Any]) -> list[tuple[dict[str, Any], pa.RecordBatch]]:
+    """The headers and rows of all ranks, without their numbers."""
+    found = []
+    for endpoint in info(client, request).endpoints:
+        for chunk in client.do_get(endpoint.ticket):
+            header = json.loads(chunk.app_metadata.to_pybytes())
+            header.pop("checksum", None)
+            data = chunk.data
+            found.append((header, data.select([name for name in data.schema.names if name != "__row_id"])))
+    return found
+
+
+@pytest.mark.parametrize("text", ["hour = 7", "city IS NULL AND x > 2", "day > DATE '2024-02-28'", "day = DATE '1999-01-01'"])
+@pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 3, "epoch": 2, "window_rows": 16}])
+@pytest.mark.parametrize("world", [1, 3])
+def test_neither_row_ids_nor_the_whole_snapshot_change_a_batch(
+    client: fl.FlightClient, text: str, order: dict[str, Any], world: int
+):
+    plan = plan_of(stored("id", "day", "x"), filter=text)
+    request = {"dataset": "t", "plan": plan, "batch_size": 7, "world_size": world, **order}
+    want = batches(client, request)
+    whole = whole_snapshot(client)
+    for more in ({"with_row_ids": True}, {"snapshot": whole}, {"with_row_ids": True, "snapshot": whole}):
+        assert batches(client, {**request, **more}) == want, more
+        # Also from the middle, with the digest that a state has.
+        resumed = {**request, **more, "start_position": 14 * world, "snapshot": snapshot_of(client, {**request, **more})}
+        if sum(data.num_rows for _, data in want) > 14 * world:
+            assert batches(client, resumed) == [one for one in want if one[0]["position"] >= 14 * world]
+    every = read(client, {"dataset": "t", "plan": plan_of(stored("id")), "with_row_ids": True})
+    numbers = {row["id"]: row["__row_id"] for row in every}
+    assert all(row["__row_id"] == numbers[row["id"]] for row in read(client, {**request, "with_row_ids": True}))
+
+
+def test_row_ids_are_those_of_the_snapshot_of_all_files(tmp_path: Path, serve: Serve):
+    for day in range(3):
+        write(tmp_path / f"t/day={day}/a.parquet", id=[day])
+    with fl.connect(serve({"t": tmp_path / "t"}).url) as client:
+        request = {"dataset": "t", "plan": plan_of(stored("id"), filter="day > 0"), "with_row_ids": True}
+        assert [row["__row_id"] for row in read(client, request)] == [1, 2]
+        old = info(client, request)
+        write(tmp_path / "t/day=0/a.parquet", id=[7, 8])
+        assert [row["__row_id"] for row in read(client, request)] == [2, 3]
+        # The file that changed is not read, and the numbers are those of the ticket's snapshot.
+        assert client.do_get(old.endpoints[0].ticket).read_all()["__row_id"].to_pylist() == [1, 2]
+        write(tmp_path / "t/day=1/a.parquet", id=[5])
+        assert [(row["__row_id"], row["id"]) for row in read(client, request)] == [(2, 5), (3, 2)]
+        code, text = outcome(lambda: client.do_get(old.endpoints[0].ticket).read_all())
+        assert (code, "snapshot changed" in text) == ("ABORTED", True), text
+
+
 WHOLE: dict[str, dict[str, Any]] = {
     "with_row_ids": {"with_row_ids": True},
     "sample": {"sample": 0.5},

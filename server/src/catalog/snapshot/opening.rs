@@ -56,6 +56,7 @@ struct Parts<'a> {
     dataset: &'a str,
     store: Store,
     int96: Int96Unit,
+    listed: Option<Arc<ListedFiles>>,
     digest: String,
     files: Vec<Arc<File>>,
     union: Union,
@@ -66,7 +67,7 @@ struct Parts<'a> {
 /// Opens every file that no earlier snapshot has, and unites the schemas of all files.
 pub(in crate::catalog) async fn open(
     dataset: &str,
-    listed: &ListedFiles,
+    listed: &Arc<ListedFiles>,
     earlier: &[Arc<Snapshot>],
     cpu: &CpuPool,
 ) -> Result<Snapshot, CatalogError> {
@@ -80,7 +81,8 @@ pub(in crate::catalog) async fn open(
         None => union_of_files(dataset, location.schema(), &files, partitions.fields())?,
     };
     let digest = digest(listed, &store, &files, &union.schema, union.adapted > 0);
-    of_files(Parts { dataset, store, int96, digest, files, union, partitions, table })
+    let listed = (!listed.is_narrowed).then(|| Arc::clone(listed));
+    of_files(Parts { dataset, store, int96, listed, digest, files, union, partitions, table })
 }
 
 /// Opens the files of another process's snapshot.
@@ -90,12 +92,13 @@ pub(in crate::catalog) async fn open_pinned(pinned: PinnedFiles, cpu: &CpuPool) 
     let partitions = Partitions::of_values(&partitions);
     let pinned = PinnedSchema::of_snapshot(schema);
     let union = union_of_files(&dataset, Some(&pinned), &files, partitions.fields())?;
-    of_files(Parts { dataset: &dataset, store, int96, digest, files, union, partitions, table: None })
+    let parts = Parts { dataset: &dataset, store, int96, listed: None, digest, files, union, partitions, table: None };
+    of_files(parts)
 }
 
 /// Numbers the row groups of opened files.
 fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
-    let Parts { dataset, store, int96, digest, files, union, partitions, table } = parts;
+    let Parts { dataset, store, int96, listed, digest, files, union, partitions, table } = parts;
     let Union { schema, columns, adapted, partitions: partition_columns } = union;
     let wide_schema = Arc::new(wide(&schema));
     let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
@@ -106,6 +109,8 @@ fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
     Ok(Snapshot {
         dataset: dataset.to_owned(),
         store,
+        state: state(&digest, &files),
+        listed,
         digest,
         schema,
         wide_schema,
@@ -122,7 +127,14 @@ fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
         byte_count,
         int96,
         is_outdated: AtomicBool::new(false),
+        origins: None,
     })
+}
+
+/// The digest with the versions of files.
+fn state(digest: &str, files: &[Arc<File>]) -> String {
+    let versions = files.iter().flat_map(|file| [file.object.version.as_deref().unwrap_or("-").as_bytes(), b"\n"]);
+    short_digest(&[digest.as_bytes(), b"\n"].into_iter().chain(versions).collect::<Vec<_>>())
 }
 
 /// The objects with their footers, which are read unless earlier snapshots have them.
@@ -217,7 +229,7 @@ fn check_formats(dataset: &str, files: &[Arc<File>]) -> Result<(), CatalogError>
 
 /// Digest of the files in order (relative path, size, `ETag`), the rows of their row groups, and the schema.
 ///
-/// Includes the footer of a file whose tag does not identify its bytes. Excludes versions: tickets and cursors keep the
+/// Includes the footer of a file whose tag does not identify its bytes, and content of a local one. Excludes versions: tickets and cursors keep the
 /// digest across restarts, and a file whose permissions changed is still the same.
 ///
 /// Includes the version of a lake table, with its deleted rows and partition values. Of files that are only some of the
@@ -238,6 +250,10 @@ fn digest(listed: &ListedFiles, store: &Store, files: &[Arc<File>], schema: &Sch
         for group in file.footer.stored.metadata().row_groups() {
             manifest.extend(group.num_rows().to_le_bytes());
         }
+    }
+    if listed.is_partitioned() && !listed.is_narrowed && listed.listing.table.is_none() {
+        // The version of the rule by which a filter on partition columns decides the order.
+        manifest.extend(*b"order of kept files\n");
     }
     if is_adapted {
         // The version of the rule that unites schemas. Files that agree need no rule.

@@ -64,7 +64,7 @@ impl DescribedColumns {
     pub(super) fn key(&self) -> String {
         let indices: Vec<u8> = self.indices.iter().flat_map(|index| (*index as u64).to_le_bytes()).collect();
         let of_rows = short_digest(&[&[DESCRIPTION_VERSION], &indices, self.filter.as_bytes()]);
-        format!("{}-{of_rows}", self.snapshot.digest())
+        format!("{}-{of_rows}", self.snapshot.state())
     }
 }
 

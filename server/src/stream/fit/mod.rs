@@ -28,7 +28,7 @@ use super::{
     resolve::{
         functions::pin_functions,
         lookup::pin_tables,
-        narrowing::{file_filter, with_files},
+        narrowing::{WantedFiles, file_filter, with_files},
     },
 };
 use crate::{
@@ -107,7 +107,8 @@ impl Fits {
         let dataset = self.environment.catalog.dataset(&spec.dataset)?;
         plan::check_shape(&spec.plan)?;
         let filter = if spec.sample.is_some() { None } else { file_filter(&spec.plan) };
-        with_files(&self.environment, &dataset, filter, None, |snapshot| self.fit_on(snapshot, &spec, sender)).await
+        let wanted = WantedFiles { filter, required: None, numbers_rows: false };
+        with_files(&self.environment, &dataset, wanted, |snapshot| self.fit_on(snapshot, &spec, sender)).await
     }
 
     async fn fit_on(

@@ -251,5 +251,5 @@ pub(super) fn count_key(snapshot: &Snapshot, filter_text: &str, expressions: &Ex
     }
     parts.push(filter_text.as_bytes());
     let of_rows = short_digest(&parts);
-    format!("{}-{of_rows}", snapshot.digest())
+    format!("{}-{of_rows}", snapshot.state())
 }

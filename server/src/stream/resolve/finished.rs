@@ -97,7 +97,7 @@ impl Prepared {
         let parts: [&[u8]; 8] = [
             VERSION,
             self.request.dataset.as_bytes(),
-            self.snapshot.digest().as_bytes(),
+            self.snapshot.state().as_bytes(),
             columns.as_bytes(),
             plan,
             &[u8::from(self.request.with_row_ids)],
@@ -110,7 +110,7 @@ impl Prepared {
     /// The key of the column chunks of the snapshot.
     pub(crate) fn chunks_key(&self) -> String {
         let columns = columns(&self.snapshot);
-        digest([CHUNKS_VERSION, self.request.dataset.as_bytes(), self.snapshot.digest().as_bytes(), columns.as_bytes()])
+        digest([CHUNKS_VERSION, self.request.dataset.as_bytes(), self.snapshot.state().as_bytes(), columns.as_bytes()])
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! Conditions of the filter that read partition columns only decide which files are opened; `expr` finds and evaluates
 //! them. Which files these are depends on nothing but the listing and the filter, so that every replica opens the same
-//! ones, before and after a restart. Requests whose result depends on the numbers of rows read all files.
+//! ones, before and after a restart. Requests in which numbers of rows decide which rows the result has read all files.
+//!
+//! The order of an epoch is that of the kept files. Requests whose rows have numbers, or that name the snapshot of all files,
+//! also open the footers of the others, and have the same order.
 
 use std::sync::Arc;
 
@@ -23,6 +26,15 @@ const FILTERS_MAX: usize = 64;
 /// The filter that decides which files are read; `None`: all of them.
 pub(crate) type FileFilter = Option<Arc<str>>;
 
+/// The files that a request reads.
+pub(crate) struct WantedFiles<'a> {
+    pub filter: FileFilter,
+    /// The digest of the snapshot; `None`: that of the current files.
+    pub required: Option<&'a str>,
+    /// Whether rows have the numbers that they have among the rows of all files.
+    pub numbers_rows: bool,
+}
+
 /// The filters of stored plans, by id.
 #[derive(Debug)]
 pub(crate) struct FileFilters(Recent<String, FileFilter>);
@@ -38,8 +50,7 @@ impl Default for FileFilters {
 impl FileFilters {
     /// The filter of a request.
     pub(crate) async fn of(&self, environment: &Environment, request: &Request) -> Result<FileFilter, StreamError> {
-        // A request that requires a snapshot of all files gets it with any filter.
-        if request.numbers_rows || request.snapshot.as_deref().is_some_and(|digest| !is_narrowed(digest)) {
+        if request.reads_all_files {
             return Ok(None);
         }
         let id = match &request.source {
@@ -66,14 +77,26 @@ pub(crate) fn file_filter(plan: &v1::Plan) -> FileFilter {
 pub(crate) async fn with_files<T, Work>(
     environment: &Environment,
     dataset: &Arc<Dataset>,
-    filter: FileFilter,
-    required: Option<&str>,
+    wanted: WantedFiles<'_>,
     work: impl Fn(Arc<Snapshot>) -> Work,
 ) -> Result<T, StreamError>
 where
     Work: Future<Output = Result<T, StreamError>>,
 {
-    let Some(filter) = filter else { return work(of_all_files(dataset, required).await?).await };
+    let WantedFiles { filter, required, numbers_rows } = wanted;
+    let Some(filter) = filter.filter(|_| dataset.is_narrowable()) else {
+        return work(of_all_files(dataset, required).await?).await;
+    };
+    if numbers_rows || required.is_some_and(|digest| !is_narrowed(digest)) {
+        let whole = of_all_files(dataset, required).await?;
+        if let Some(numbered) = numbered(environment, dataset, &whole, &filter).await? {
+            match work(numbered).await {
+                Err(error) if may_need_all_files(&error) => {}
+                done => return done,
+            }
+        }
+        return work(whole).await;
+    }
     if let Some(known) = required.and_then(|digest| dataset.known_narrowed(&filter, digest)) {
         return work(known).await;
     }
@@ -89,6 +112,22 @@ where
         }
     }
     work(dataset.whole(&files).await?).await
+}
+
+/// The snapshot of the files that a filter keeps of all files, whose rows have their numbers among those of all; `None` if it
+/// keeps all of them.
+async fn numbered(
+    environment: &Environment,
+    dataset: &Dataset,
+    whole: &Arc<Snapshot>,
+    filter: &Arc<str>,
+) -> Result<Option<Arc<Snapshot>>, StreamError> {
+    let Some(files) = whole.listed() else { return Ok(None) };
+    let Some(kept) = kept(environment, files, filter).await? else { return Ok(None) };
+    let (kept, whole) = (dataset.narrowed(files, filter, &kept).await?, Arc::clone(whole));
+    // On the CPU pool: there may be 100,000 files.
+    let numbered = environment.cpu.run(move || kept.numbered(&whole)).await?;
+    Ok(Some(Arc::new(numbered?)))
 }
 
 async fn of_all_files(dataset: &Arc<Dataset>, required: Option<&str>) -> Result<Arc<Snapshot>, StreamError> {

@@ -20,7 +20,7 @@ use crate::{
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
             mixture::{MixtureCache, of_source},
-            narrowing::{FileFilters, with_files},
+            narrowing::{FileFilters, WantedFiles, with_files},
             prepared::{Prepared, PreparedMixture},
             sequences,
             skipped::SkippedImages,
@@ -195,7 +195,9 @@ impl Resolver {
             let compiled = self.compiled(&snapshot, request).await?;
             Ok((snapshot, compiled))
         };
-        with_files(environment, &dataset, filter, request.snapshot.as_deref(), compiled).await
+        let required = request.snapshot.as_deref();
+        let wanted = WantedFiles { filter, required, numbers_rows: request.numbers_rows };
+        with_files(environment, &dataset, wanted, compiled).await
     }
 
     /// The epoch over row groups with these numbers of passing rows.
@@ -222,7 +224,7 @@ impl Resolver {
         // Groups share what is compiled.
         let grouping = request.grouping.clone().map(|grouping| Grouping { key: None, ..grouping });
         let key = CompiledKey {
-            snapshot: snapshot.digest().to_owned(),
+            snapshot: snapshot.state().to_owned(),
             plan_id: String::new(),
             with_row_ids: request.with_row_ids,
             sample: request.sample,

@@ -34,7 +34,7 @@ pub(super) async fn count(
 ) -> Result<Arc<Vec<u64>>, StreamError> {
     let rows = count_key(snapshot, &compiled.filter, &compiled.expressions);
     let key =
-        format!("{}-{}", snapshot.digest(), short_digest(&[VERSION, rows.as_bytes(), compiled.plan_id.as_bytes()]));
+        format!("{}-{}", snapshot.state(), short_digest(&[VERSION, rows.as_bytes(), compiled.plan_id.as_bytes()]));
     // Any number of tokens may be in a row.
     counts
         .kept(environment, snapshot, &key, |_| true, async || count_all(environment, snapshot, compiled, output).await)

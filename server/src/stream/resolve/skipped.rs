@@ -72,7 +72,7 @@ impl SkippedImages {
         let rows = count_key(snapshot, &compiled.filter, &compiled.expressions);
         let parts: Vec<&[u8]> =
             [VERSION, rows.as_bytes()].into_iter().chain(names.iter().map(String::as_bytes)).collect();
-        let key = format!("{}-{}", snapshot.digest(), short_digest(&parts));
+        let key = format!("{}-{}", snapshot.state(), short_digest(&parts));
         let search = async || {
             if let Some(stored) = load(&environment.state, &key, snapshot).await {
                 return Ok(Arc::new(stored));

@@ -84,7 +84,7 @@ fn table_id(snapshot: &Snapshot, compiled: &Compiled, column: &GroupColumn) -> S
     let buckets = column.buckets.map_or(0, std::num::NonZeroU64::get).to_le_bytes();
     let name_length = (column.name.len() as u64).to_le_bytes();
     let parts = [b"groups".as_slice(), rows.as_bytes(), &buckets, &name_length, column.name.as_bytes(), &column.source];
-    format!("{}-{}", snapshot.digest(), short_digest(&parts))
+    format!("{}-{}", snapshot.state(), short_digest(&parts))
 }
 
 fn check_group_count(column: &GroupColumn, found: usize, limit: usize) -> Result<(), StreamError> {
