@@ -1159,7 +1159,8 @@ pub struct StreamRequest {
     pub lanes: u64,
     #[prost(enumeration = "Remainder", tag = "11")]
     pub remainder: i32,
-    /// Global position to start from: a multiple of world_size x batch_size.
+    /// Global position to start from: whole steps (world_size x batch_size) after resumed_from or, if shuffled, a multiple of
+    /// lanes.
     #[prost(uint64, tag = "12")]
     pub start_position: u64,
     /// Adds the column __row_id (uint64): the row's index in the snapshot in file order.
@@ -1174,8 +1175,8 @@ pub struct StreamRequest {
     /// Assumptions of "explain"; an error in every other call.
     #[prost(message, optional, tag = "16")]
     pub assume: ::core::option::Option<Assumptions>,
-    /// start_position of the run that saved this start_position, if that run was itself resumed at a multiple of lanes. Its
-    /// batches are counted from there, so a stream can also start a number of whole steps after it.
+    /// A position, a multiple of world_size, at which a step of the run begins: any earlier start_position of the run, or
+    /// start_position % (world_size x batch_size). Needed if the run began at another run's position, between its own steps.
     #[prost(uint64, tag = "17")]
     pub resumed_from: u64,
     /// Adds stage_seconds to the headers. Without it, headers are identical on every replica and at every repetition.
@@ -1510,7 +1511,7 @@ impl ::prost::Name for SourceInfo {
 const NAME: &'static str = "SourceInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.SourceInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.SourceInfo".into() }}
-/// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch, regardless of start_position.
+/// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankInfo {
     #[prost(uint64, tag = "1")]
@@ -1520,6 +1521,9 @@ pub struct RankInfo {
     pub rows: u64,
     #[prost(uint64, tag = "3")]
     pub steps: u64,
+    /// Steps from start_position to the end of the epoch.
+    #[prost(uint64, optional, tag = "4")]
+    pub steps_left: ::core::option::Option<u64>,
 }
 impl ::prost::Name for RankInfo {
 const NAME: &'static str = "RankInfo";

@@ -67,9 +67,11 @@ fn stream_info(
         );
         return Err(status::refusal(v1::Reason::Limit, &message));
     }
-    for rank in 0..prepared.request().world_size {
+    let rows_before = prepared.request().start_position / world_size;
+    for rank in 0..world_size {
         let share = epoch.share(rank);
-        let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };
+        let steps_left = Some(epoch.share_from(rank, rows_before).step_count);
+        let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count, steps_left };
         let ticket = ticket::stream(&request, rank, 0, encoding);
         info = info.with_endpoint(endpoint(context, ticket, forebay_proto::encode(&about, encoding)));
     }
