@@ -138,6 +138,8 @@ class StreamInfo:
     """Version of the order's arithmetic; 0 if the server does not report it."""
     sources: tuple[SourceInfo, ...] = ()
     """Sources of a mixture."""
+    steps_left: int | None = field(default=None, compare=False)
+    """Steps of the rank from the position of the request on; None if the server does not report them."""
 
     @classmethod
     def of(cls, stream: Json, share: Json, rank: int) -> StreamInfo:
@@ -156,6 +158,7 @@ class StreamInfo:
             window_rows=int(stream.get("window_rows") or 0),
             order_version=int(stream.get("order_version") or 0),
             sources=read_sources(stream),
+            steps_left=None if share.get("steps_left") is None else int(share["steps_left"]),
         )
 
 

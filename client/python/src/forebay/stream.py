@@ -123,6 +123,8 @@ class Stream(Iterator[Batch]):
         self._source: Source | None = None
 
     def __len__(self) -> int:
+        if self.info.steps_left is not None:
+            return self.info.steps_left
         left = max(0, self.info.rank_rows - self._start.position // self._start.world_size)
         return left // self._batch_size if self._order.remainder == "drop" else -(-left // self._batch_size)
 
