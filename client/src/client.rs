@@ -290,10 +290,7 @@ impl Client {
     }
 
     async fn read_after(&self, endpoint: &Endpoint, first_step: u64) -> Result<BatchStream> {
-        let no_batches = endpoint
-            .rank
-            .as_ref()
-            .is_some_and(|rank| rank.steps_left.map_or(rank.steps <= first_step, |steps| steps == 0));
+        let no_batches = endpoint.rank.as_ref().is_some_and(|rank| rank.steps <= first_step);
         // Any failure of a ring before its first batch means Flight, whose error is then the one to report.
         if let Some(ring) = &self.ring
             && let Ok(messages) = ring.open(&endpoint.ticket).await

@@ -1478,6 +1478,13 @@ pub struct StreamInfo {
     /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them that is no plan's id.
     #[prost(message, repeated, tag = "8")]
     pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
+    /// Share of a rank's rows that the same rank reads in the next epoch, too: about 1 / world_size if epochs differ as they should.
+    /// 0 in file order, of one rank, of mixtures and groups, and of so many row groups that it is about that.
+    #[prost(double, tag = "9")]
+    pub rank_rows_kept: f64,
+    /// Rows of the epoch before PAD repeats some or DROP leaves some out; 0 for groups.
+    #[prost(uint64, tag = "10")]
+    pub passing_rows: u64,
 }
 impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
@@ -1511,7 +1518,7 @@ impl ::prost::Name for SourceInfo {
 const NAME: &'static str = "SourceInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.SourceInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.SourceInfo".into() }}
-/// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch.
+/// FlightEndpoint.app_metadata of a stream: one rank's share of the whole epoch, regardless of start_position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankInfo {
     #[prost(uint64, tag = "1")]
@@ -1521,9 +1528,6 @@ pub struct RankInfo {
     pub rows: u64,
     #[prost(uint64, tag = "3")]
     pub steps: u64,
-    /// Steps from start_position to the end of the epoch.
-    #[prost(uint64, optional, tag = "4")]
-    pub steps_left: ::core::option::Option<u64>,
 }
 impl ::prost::Name for RankInfo {
 const NAME: &'static str = "RankInfo";
@@ -1986,6 +1990,13 @@ pub struct Explain {
     /// mixture, those of one source.
     #[prost(string, repeated, tag = "30")]
     pub udfs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// As in StreamInfo.
+    #[prost(double, tag = "31")]
+    pub rank_rows_kept: f64,
+    /// Correlation of the positions of a row in consecutive epochs: about 0 if they differ as they should. 0 in file order, of
+    /// mixtures, and of so many row groups that it is about that.
+    #[prost(double, tag = "32")]
+    pub place_correlation: f64,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";

@@ -76,7 +76,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     Ranks may differ by a step, and DistributedDataParallel would hang in it: pass ``remainder="drop"`` or ``"pad"``.
     Without a `remainder` every row is read once, and `forebay.UnevenRanks` is warned if that means unequal steps;
-    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter.
+    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter, and
+    `forebay.KeptRows` if the files have so few row groups that a rank reads mostly the same rows in every epoch.
 
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
