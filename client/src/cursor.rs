@@ -5,6 +5,7 @@
 
 use forebay_proto::{
     defaults,
+    resume::{ResumeError, Run},
     v1::{BatchHeader, Remainder, StreamInfo, StreamRequest},
 };
 use serde::{Deserialize, Serialize};
@@ -111,48 +112,9 @@ pub enum CursorError {
         present_seed: u64,
     },
 
-    /// Another world size within an epoch in file order, where each rank reads its own span.
-    #[error(
-        "the cursor was saved within an epoch in file order at world size {saved}, and this world size is {present}: \
-         each rank reads its own span, so resume at world size {saved}, save at the end of an epoch, or shuffle"
-    )]
-    WorldSize {
-        /// World size of the run that saved the cursor.
-        saved: u64,
-        /// Current world size.
-        present: u64,
-    },
-
-    /// World size that does not divide the lanes.
-    #[error(
-        "world size {present} does not divide the {lanes} lanes that the cursor was saved with: resume at one that \
-         does, such as {saved}"
-    )]
-    Lanes {
-        /// The cursor's lanes.
-        lanes: u64,
-        /// World size of the run that saved the cursor.
-        saved: u64,
-        /// Current world size.
-        present: u64,
-    },
-
-    /// Position at which no step begins.
-    #[error(
-        "position {position} is not a multiple of world_size × batch_size = {step_rows}{}: resume with the batch size \
-         and the world size ({saved}) of the run that saved it",
-        lanes.map(|lanes| format!(" or of the {lanes} lanes")).unwrap_or_default()
-    )]
-    Position {
-        /// The cursor's position.
-        position: u64,
-        /// Rows of a step, all ranks together, in the current run.
-        step_rows: u64,
-        /// Lanes of a shuffled epoch.
-        lanes: Option<u64>,
-        /// World size of the run that saved the cursor.
-        saved: u64,
-    },
+    /// World size at which the position cannot be resumed.
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
 }
 
 /// Cursors of one stream, one after each of its batches.
@@ -211,22 +173,25 @@ impl Cursor {
     }
 
     /// Returns the request that resumes here. Epoch, position, seed, shuffling, lanes, window, remainder and sample are
-    /// the cursor's (a request for another sample is an error); batch size and world size are the request's, if the position allows them.
+    /// the cursor's (a request for another sample is an error). The batch size is the request's, and so is the world
+    /// size if [`forebay_proto::resume`] allows it.
     pub fn apply(&self, request: &StreamRequest) -> Result<StreamRequest, CursorError> {
         if self.version != CURSOR_VERSION {
             return Err(CursorError::Version { found: self.version.to_string() });
         }
         self.check_plan(&request.plan_id)?;
         self.check_sample(request)?;
-        let origin = request.start_position;
-        self.check_position(world_size(request), request.batch_size.unwrap_or(defaults::BATCH_SIZE), origin)?;
+        let saved_lanes = self.lanes.filter(|lanes| *lanes > 0);
+        let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(|| defaults::lanes(self.world_size)));
+        let run = Run { lanes, ..run(request) };
+        run.check_saved(self.position, self.world_size)?;
         Ok(StreamRequest {
             epoch: self.epoch,
             start_position: self.position,
-            resumed_from: if origin <= self.position { origin } else { 0 },
+            resumed_from: run.resumed_from(self.position),
             seed: self.seed,
             shuffle: self.shuffle,
-            lanes: self.lanes.unwrap_or(0),
+            lanes: lanes.unwrap_or(0),
             window_rows: self.window_rows,
             remainder: self.remainder.into(),
             sample: (!is_every_row(&self.sample)).then_some(self.sample),
@@ -266,32 +231,6 @@ impl Cursor {
         let (saved, saved_seed, present_seed) = (self.sample, self.sample_seed, request.sample_seed);
         Err(CursorError::Sample { saved, saved_seed, present, present_seed })
     }
-
-    /// Applies the server's rule: the position is a multiple of world size × batch size or, if shuffled, of the lanes,
-    /// or whole steps after the position at which the stream started.
-    fn check_position(&self, world_size: u64, batch_size: u64, origin: u64) -> Result<(), CursorError> {
-        if self.position == 0 {
-            return Ok(());
-        }
-        let (saved, position) = (self.world_size, self.position);
-        let lanes = self.shuffle.then(|| self.lanes.unwrap_or_else(|| defaults::lanes(saved)));
-        match lanes {
-            None if saved != world_size => return Err(CursorError::WorldSize { saved, present: world_size }),
-            Some(lanes) if !lanes.is_multiple_of(world_size) => {
-                return Err(CursorError::Lanes { lanes, saved, present: world_size });
-            }
-            _ => {}
-        }
-        let step_rows = world_size.saturating_mul(batch_size);
-        let begins_step = step_rows > 0 && position.is_multiple_of(step_rows);
-        let is_on_lanes = |position: u64| lanes.is_some_and(|lanes| position.is_multiple_of(lanes));
-        let is_whole_steps_on =
-            step_rows > 0 && position.checked_sub(origin).is_some_and(|rows| rows.is_multiple_of(step_rows));
-        if begins_step || is_on_lanes(position) || (is_whole_steps_on && is_on_lanes(origin)) {
-            return Ok(());
-        }
-        Err(CursorError::Position { position, step_rows, lanes, saved })
-    }
 }
 
 fn every_row() -> f64 {
@@ -312,8 +251,7 @@ fn is_zero(seed: &u64) -> bool {
 
 impl EpochCursors {
     pub(crate) fn new(request: &StreamRequest, info: &StreamInfo) -> Self {
-        let step_rows = world_size(request).saturating_mul(request.batch_size.unwrap_or(defaults::BATCH_SIZE));
-        Self { start: Cursor::start(request, info), info: info.clone(), step_rows }
+        Self { start: Cursor::start(request, info), info: info.clone(), step_rows: run(request).step_rows() }
     }
 
     pub(crate) fn start(&self) -> &Cursor {
@@ -346,6 +284,12 @@ impl EpochCursors {
         let longest = self.info.rows.div_ceil(world_size);
         header.position.saturating_add(self.step_rows) / world_size >= longest
     }
+}
+
+/// Returns a request's world size and batch size, without lanes.
+fn run(request: &StreamRequest) -> Run {
+    let batch_size = request.batch_size.unwrap_or(defaults::BATCH_SIZE);
+    Run { world_size: world_size(request), batch_size, lanes: None }
 }
 
 fn world_size(request: &StreamRequest) -> u64 {

@@ -74,6 +74,7 @@ pub use cursor::{CURSOR_VERSION, Cursor, CursorError};
 pub use error::{Error, HeaderError, Result, code_name};
 pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
+    resume::ResumeError,
     v1::{
         Assumptions, BatchHeader, CacheExplain, CheckedOutput, ColumnDescription, DatasetInfo, DescribeRequest,
         Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic, LibraryColumn,

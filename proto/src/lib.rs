@@ -13,6 +13,7 @@ mod lifted;
 mod plan_bytes;
 pub mod protocol;
 mod reason;
+pub mod resume;
 mod spelling;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};

@@ -139,6 +139,16 @@ fn totals(costs: &Costs) -> Vec<Vec<String>> {
         let mixing = format!("of {} with rows, on average", output::count(costs.row_groups));
         lines.push(line("row groups a batch", format!("{:.1}", costs.row_groups_per_batch), mixing));
     }
+    if costs.rank_rows_kept > 0.0 {
+        let independent = 100.0 / costs.ranks.len().max(1) as f64;
+        let meaning =
+            format!("of its rows a rank reads in the next epoch, too; {independent:.0} % if epochs are independent");
+        lines.push(line("rows kept", format!("{:.0} %", 100.0 * costs.rank_rows_kept), meaning));
+    }
+    if costs.place_correlation != 0.0 {
+        let meaning = "correlation of a row's positions in two epochs; 0 if they are independent".to_owned();
+        lines.push(line("places", format!("{:.2}", costs.place_correlation), meaning));
+    }
     if costs.recommended_row_group_rows > 0 {
         let mean = output::count(costs.row_group_rows.round() as u64);
         lines.push(line("rows a row group", mean, recommended_rows(costs)));
@@ -320,6 +330,8 @@ mod tests {
             wire_seconds: 2.0,
             epoch_seconds: 4.0,
             bound_by: "storage".into(),
+            rank_rows_kept: 0.65,
+            place_correlation: 0.25,
             ranks: (0..20).map(|rank| RankExplain { rank, ..Default::default() }).collect(),
             cache: Some(CacheExplain {
                 limit_bytes: 8_000_000_000,
@@ -357,6 +369,8 @@ mod tests {
             "shuffled: 16 lanes, windows of 16,384 rows, a sample of 0.25 with seed 3",
             "2,500,000 bytes         1.25 times what is stored",
             "of 8 with rows",
+            "of its rows a rank reads in the next epoch, too; 5 % if epochs are independent",
+            "correlation of a row's positions in two epochs; 0 if they are independent",
             "rows a row group    40,918                  16,384 are recommended; forebay convert rewrites the files",
             "40 MB of 1 GB for all streams",
             "server cache        12,000,000 bytes        12 MB keep an epoch, 3 MB of them are cached; the cache has 8 GB",

@@ -54,7 +54,7 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_REMAINDER", value_name = "RULE", default_value = "keep", ignore_case = true)]
     remainder: RemainderRule,
 
-    /// Global position to start from: a multiple of world size times batch size
+    /// Global position to start from: a multiple of world size times batch size or, if shuffled, of the lanes
     #[arg(long, env = "FOREBAY_START_POSITION", value_name = "ROW", default_value_t = 0)]
     start_position: u64,
 

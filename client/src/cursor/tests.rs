@@ -88,31 +88,48 @@ fn fills_in_the_servers_defaults_or_its_own() {
 }
 
 #[test]
-fn resumes_only_at_positions_that_the_request_allows() {
+fn resumes_at_another_batch_size_and_at_world_sizes_that_the_position_allows() {
     let cases = [
-        (cursor(0, 2, 0), of(3, 7), None),
-        (cursor(48, 2, 0), of(2, 24), None),
-        (cursor(48, 2, 0), of(2, 8), None),
-        (cursor(48, 2, 0), of(4, 12), Some("resume at world size 2")),
-        (cursor(48, 2, 0), of(2, 7), Some("not a multiple of world_size × batch_size = 14:")),
-        (cursor(48, 2, 0), of(2, 0), Some("not a multiple")),
-        (cursor(48, 2, 16), of(4, 1000), None),
-        (cursor(48, 2, 16), of(16, 7), None),
-        (cursor(48, 2, 16), of(3, 16), Some("does not divide the 16 lanes")),
-        (cursor(40, 2, 16), of(4, 10), None),
-        (cursor(40, 2, 16), of(4, 8), Some("= 32 or of the 16 lanes: resume with the batch size")),
+        (cursor(0, 2, 0), of(3, 7), Ok(0)),
+        (cursor(48, 2, 0), of(2, 24), Ok(0)),
+        (cursor(48, 2, 0), of(2, 7), Ok(6)),
+        (cursor(48, 2, 0), of(4, 12), Err("resume at world size 2")),
+        (cursor(48, 2, 16), of(4, 1000), Ok(48)),
+        (cursor(48, 2, 16), of(3, 16), Err("does not divide the 16 lanes")),
+        (cursor(0, 2, 16), of(3, 16), Err("does not divide the 16 lanes")),
+        (cursor(68, 2, 16), of(2, 10), Ok(8)),
+        (cursor(68, 2, 16), of(8, 10), Err("such as 4")),
     ];
     for (cursor, request, expected) in cases {
         match (cursor.apply(&request), expected) {
-            (Ok(applied), None) => {
-                assert_eq!((applied.start_position, applied.epoch), (cursor.position, 1));
+            (Ok(applied), Ok(resumed_from)) => {
+                assert_eq!((applied.start_position, applied.resumed_from), (cursor.position, resumed_from));
                 assert_eq!((applied.world_size, applied.batch_size), (request.world_size, request.batch_size));
-                assert_eq!((applied.order_version, &applied.snapshot), (1, &cursor.snapshot));
+                assert_eq!((applied.epoch, applied.order_version, &applied.snapshot), (1, 1, &cursor.snapshot));
             }
-            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (outcome, _) => panic!("{cursor:?} at {request:?}: {outcome:?}"),
         }
     }
+}
+
+#[test]
+fn a_run_resumed_between_its_steps_resumes_again() {
+    // Saved in batches of 12, resumed in batches of 10 and interrupted after each of its steps.
+    let resumed = cursor(48, 2, 16).apply(&of(2, 10)).unwrap();
+    let cursors = EpochCursors::new(&resumed, &StreamInfo { lanes: 16, ..Default::default() });
+    for position in [48, 68, 88] {
+        let after = cursors.after(&BatchHeader { position, ..Default::default() });
+        let again = after.apply(&resumed).unwrap();
+        assert_eq!((again.start_position, again.resumed_from), (position + 20, 8));
+        assert_eq!(Cursor::from_json(&after.to_json()).unwrap().apply(&of(2, 10)).unwrap().resumed_from, 8);
+    }
+}
+
+#[test]
+fn lanes_that_a_state_leaves_out_are_those_of_its_world_size() {
+    let state = Cursor { lanes: None, ..cursor(20, 5, 20) };
+    assert_eq!(state.apply(&of(1, 4)).unwrap().lanes, 20);
 }
 
 #[test]

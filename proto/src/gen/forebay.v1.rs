@@ -1181,7 +1181,8 @@ pub struct StreamRequest {
     pub lanes: u64,
     #[prost(enumeration = "Remainder", tag = "11")]
     pub remainder: i32,
-    /// Global position to start from: a multiple of world_size x batch_size.
+    /// Global position to start from: whole steps (world_size x batch_size) after resumed_from or, if shuffled, a multiple of
+    /// lanes.
     #[prost(uint64, tag = "12")]
     pub start_position: u64,
     /// Adds the column __row_id (uint64): the row's index in the snapshot in file order.
@@ -1196,8 +1197,8 @@ pub struct StreamRequest {
     /// Assumptions of "explain"; an error in every other call.
     #[prost(message, optional, tag = "16")]
     pub assume: ::core::option::Option<Assumptions>,
-    /// start_position of the run that saved this start_position, if that run was itself resumed at a multiple of lanes. Its
-    /// batches are counted from there, so a stream can also start a number of whole steps after it.
+    /// A position, a multiple of world_size, at which a step of the run begins: any earlier start_position of the run, or
+    /// start_position % (world_size x batch_size). Needed if the run began at another run's position, between its own steps.
     #[prost(uint64, tag = "17")]
     pub resumed_from: u64,
     /// Adds stage_seconds to the headers. Without it, headers are identical on every replica and at every repetition.
@@ -1499,6 +1500,13 @@ pub struct StreamInfo {
     /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them that is no plan's id.
     #[prost(message, repeated, tag = "8")]
     pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
+    /// Share of a rank's rows that the same rank reads in the next epoch, too: about 1 / world_size if epochs differ as they should.
+    /// 0 in file order, of one rank, of mixtures and groups, and of so many row groups that it is about that.
+    #[prost(double, tag = "9")]
+    pub rank_rows_kept: f64,
+    /// Rows of the epoch before PAD repeats some or DROP leaves some out; 0 for groups.
+    #[prost(uint64, tag = "10")]
+    pub passing_rows: u64,
 }
 impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
@@ -2004,6 +2012,13 @@ pub struct Explain {
     /// mixture, those of one source.
     #[prost(string, repeated, tag = "30")]
     pub udfs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// As in StreamInfo.
+    #[prost(double, tag = "31")]
+    pub rank_rows_kept: f64,
+    /// Correlation of the positions of a row in consecutive epochs: about 0 if they differ as they should. 0 in file order, of
+    /// mixtures, and of so many row groups that it is about that.
+    #[prost(double, tag = "32")]
+    pub place_correlation: f64,
 }
 impl ::prost::Name for Explain {
 const NAME: &'static str = "Explain";

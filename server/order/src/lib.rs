@@ -32,6 +32,7 @@
 pub mod estimate;
 mod fields;
 mod lane;
+pub mod mixing;
 mod mixture;
 mod permutation;
 pub mod row_groups;

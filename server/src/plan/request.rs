@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
-use forebay_proto::v1;
+use forebay_proto::{resume::Run, v1};
 
 use super::{
     OPS_MAX, PLAN_COLUMNS_MAX, error::PlanError, grouping::Grouping, mixture::MixtureFields, sample::Sample,
@@ -36,7 +36,7 @@ pub struct Request {
     pub order_version: OrderVersion,
     /// Global position of the first row to send.
     pub start_position: u64,
-    /// Global position from which the run's batches are counted.
+    /// Distance of the run's steps from multiples of a step; see [`Run::resumed_from`].
     pub resumed_from: u64,
     /// Whether batches contain [`ROW_ID`].
     pub with_row_ids: bool,
@@ -111,7 +111,9 @@ impl Request {
             return Err(PlanError::OrderChanged { requested: message.order_version, served });
         }
         let OrderFields { batch_size, world_size, remainder, shuffle, version } = OrderFields::check(message)?;
-        check_start(message, batch_size * world_size, shuffle.as_ref())?;
+        let run = Run { world_size, batch_size, lanes: shuffle.as_ref().map(|shuffle| shuffle.lanes) };
+        run.check_start(message.start_position, message.resumed_from)
+            .map_err(|error| PlanError::field(error.field(), error.to_string()))?;
         if message.assume.is_some() {
             return Err(PlanError::field("assume", "only the action \"explain\" accepts it: leave it out here"));
         }
@@ -132,13 +134,7 @@ impl Request {
             shuffle,
             order_version: version,
             start_position: message.start_position,
-            resumed_from: if message.start_position.is_multiple_of(batch_size * world_size) {
-                0
-            } else if message.resumed_from > 0 {
-                message.resumed_from
-            } else {
-                message.start_position
-            },
+            resumed_from: run.resumed_from(message.start_position),
             with_row_ids: message.with_row_ids,
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
@@ -174,30 +170,4 @@ impl Request {
     pub fn step_rows(&self) -> u64 {
         self.batch_size * self.world_size
     }
-}
-
-/// Checks that `start_position` is at the end of a whole step, counted from the start of the epoch or from
-/// `resumed_from`, or, in a shuffled epoch, where every lane has yielded the same number of rows.
-fn check_start(message: &v1::StreamRequest, step_rows: u64, shuffle: Option<&Shuffle>) -> Result<(), PlanError> {
-    let (start, origin) = (message.start_position, message.resumed_from);
-    let on_lanes = |position: u64| shuffle.is_some_and(|shuffle| position.is_multiple_of(shuffle.lanes));
-    if origin > start || !(origin == 0 || on_lanes(origin) || origin.is_multiple_of(step_rows)) {
-        let reason = format!("{origin} cannot be the start_position of a run that reached {start}: leave it out");
-        return Err(PlanError::field("resumed_from", reason));
-    }
-    if start.is_multiple_of(step_rows) || on_lanes(start) || (start - origin).is_multiple_of(step_rows) {
-        return Ok(());
-    }
-    let reason = match shuffle {
-        None => format!(
-            "{start} is not a multiple of world_size × batch_size = {step_rows}: in file order an epoch resumes with the \
-             batch_size and world_size of the run that saved the position"
-        ),
-        Some(Shuffle { lanes, .. }) => format!(
-            "{start} is not a multiple of world_size × batch_size = {step_rows} or of lanes = {lanes}: resume with the \
-             world_size and batch_size of the run that saved it (and, if that run was itself resumed, with its \
-             start_position as resumed_from); to resume with others, let lanes divide its world_size × batch_size"
-        ),
-    };
-    Err(PlanError::field("start_position", reason))
 }

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use forebay_order::{Sequence, Share, estimate, row_groups};
+use forebay_order::{Sequence, Share, estimate, mixing, row_groups};
 use forebay_proto::v1;
 
 use super::{
@@ -82,6 +82,8 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
     } else {
         add_reads(prepared, pages, &mut explained);
         add_row_groups(&prepared.snapshot, &mut explained);
+        explained.rank_rows_kept = prepared.rank_rows_kept();
+        explained.place_correlation = mixing::place_correlation(&prepared.epoch).unwrap_or(0.0);
     }
     add_decoders(prepared, &mut explained);
     let functions = prepared.compiled.rows.function_names();

@@ -17,7 +17,7 @@ from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
 from .description import ColumnDescription, DatasetDescription, LeftOutFiles
-from .epoch_warnings import EmptyEpoch, UnevenRanks
+from .epoch_warnings import EmptyEpoch, KeptRows, UnevenRanks
 from .errors import (
     BrokenStream,
     Cancelled,
@@ -106,6 +106,7 @@ __all__ = [
     "InternalError",
     "InvalidRequest",
     "Join",
+    "KeptRows",
     "LearnedStatistic",
     "LeftOutFiles",
     "LibraryColumn",

@@ -7,14 +7,15 @@ Imports no torch, and starts no process or thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from .connection import Connection, Json, to_bytes, with_plan
 from .credentials import Credentials
+from .cursor import Cursor
 from .errors import DeadlineExceeded, ForebayError, Unavailable
 from .exchange import Call, Exchange
 from .explain import Explain, read_explain
@@ -25,6 +26,7 @@ from .op import in_range
 from .options import StreamOptions, check_rank, check_stream_keywords, integer
 from .plan import Plan
 from .replay import Replay, read_replay
+from .resume import start_at
 from .retry import RETRY_SECONDS
 from .streaming import Streaming
 from .targets import check_plan, check_urls
@@ -83,18 +85,29 @@ class Client(Streaming):
         *,
         step: int,
         rank: int = 0,
+        cursor: Cursor | Mapping[str, Any] | str | None = None,
         **options: Unpack[StreamKeywords],
     ) -> Replay:
-        """Return the source of each row of one batch: `step` of `rank`, counted from the start of the epoch.
+        """Return the source of each row of one batch: `step` of `rank`, as in the batch's header.
 
         `options` are those of `stream`. With the snapshot and the plan of an earlier run, the result is the batch of
-        that run.
+        that run. A run that resumed with another batch size begins its steps elsewhere: pass any `cursor` that it
+        saved or loaded within the epoch, whose epoch, order and snapshot then apply, as in `stream`.
         """
-        check_stream_keywords("replay", options, ("step", "rank"))
+        check_stream_keywords("replay", options, ("step", "rank", "cursor"))
         chosen = StreamOptions(**options)
-        rank, _ = check_rank(rank, chosen.world_size)
+        rank, world_size = check_rank(rank, chosen.world_size)
         step = integer("step", step)
-        request = chosen.to_request(self._sources(dataset))
+        run: Json = {}
+        if cursor is not None:
+            begun = Cursor.of(cursor)
+            begun.check(world_size=world_size)
+            chosen = begun.options(chosen)
+            first = start_at(begun.position, world_size=world_size, batch_size=chosen.batch_size)["resumed_from"]
+            run = start_at(first, world_size=world_size, batch_size=chosen.batch_size)
+            if begun.order_version:
+                run["order_version"] = begun.order_version
+        request = {**chosen.to_request(self._sources(dataset)), **run}
 
         def send(full_request: Json) -> Replay:
             def act(connection: Connection) -> Replay:

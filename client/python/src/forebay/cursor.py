@@ -13,6 +13,7 @@ from typing import Any, cast
 from .errors import CursorRefused, OrderChanged
 from .header import BatchHeader, StreamInfo
 from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
+from .resume import check_resume
 
 __all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "resolved"]
 
@@ -52,7 +53,8 @@ class Cursor:
 
     def options(self, given: StreamOptions) -> StreamOptions:
         """Return the options with the cursor's epoch, order and snapshot instead of those given."""
-        return replace(given, **asdict(self.order), epoch=self.epoch, snapshot=self.snapshot or None)
+        order = resolved(self.order, self.world_size)
+        return replace(given, **asdict(order), epoch=self.epoch, snapshot=self.snapshot or None)
 
     def to_json(self) -> str:
         """Return the cursor as one line of JSON."""
@@ -74,43 +76,15 @@ class Cursor:
             )
         return _read(state)
 
-    def check(self, *, world_size: int, batch_size: int) -> None:
-        """Raise `CursorRefused` unless this world size and batch size can resume here.
-
-        The server's rule: the position is a multiple of world_size x batch_size or, if shuffled, of the lanes.
-        """
-        if self.position == 0:
-            return
-        step_rows = world_size * batch_size
-        if not self.order.shuffle:
-            aligned = step_rows > 0 and self.position % step_rows == 0
-            self._check_file_order(world_size, batch_size, aligned=aligned)
-            return
+    def check(self, *, world_size: int) -> None:
+        """Raise `CursorRefused` unless this world size can resume here; any batch size can."""
         lanes = self.order.lanes or default_lanes(self.world_size)
-        if lanes % world_size:
-            raise CursorRefused(
-                f"world size {world_size} does not divide the {lanes} lanes that the state was saved with; "
-                f"resume at one that does, such as {self.world_size}"
-            )
-        if self.position % lanes and (step_rows <= 0 or self.position % step_rows):
-            raise CursorRefused(
-                f"position {self.position} is not a multiple of the {lanes} lanes or of world_size x batch_size = "
-                f"{step_rows}: resume with the world size ({self.world_size}) and the batch size of the run that saved "
-                "it; if lanes divides batch_size x world_size, any world size can resume at any step"
-            )
-
-    def _check_file_order(self, world_size: int, batch_size: int, *, aligned: bool) -> None:
-        if self.world_size != world_size:
-            raise CursorRefused(
-                f"the state was saved within an epoch in file order at world size {self.world_size}, and this world "
-                f"size is {world_size}: each rank reads its own span, so resume at world size {self.world_size}, save "
-                "at the end of an epoch, or use shuffle=True"
-            )
-        if not aligned:
-            raise CursorRefused(
-                f"position {self.position} is not a multiple of world_size x batch_size = {world_size * batch_size}, "
-                f"as start_position must be: batch_size {batch_size} differs from that of the run that saved it"
-            )
+        check_resume(
+            self.position,
+            saved=self.world_size,
+            lanes=lanes if self.order.shuffle else None,
+            world_size=world_size,
+        )
 
     def check_sample(self, given: Order) -> None:
         """Raise `CursorRefused` unless this is the sample that the cursor's position counts the rows of."""

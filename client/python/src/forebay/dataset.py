@@ -76,7 +76,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     Ranks may differ by a step, and DistributedDataParallel would hang in it: pass ``remainder="drop"`` or ``"pad"``.
     Without a `remainder` every row is read once, and `forebay.UnevenRanks` is warned if that means unequal steps;
-    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter.
+    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter, and
+    `forebay.KeptRows` if the files have so few row groups that a rank reads mostly the same rows in every epoch.
 
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
@@ -137,6 +138,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._credentials = credentials
         self._given_rank = given_rank(rank, world_size)
         self._loaded: LoadedState | None = None
+        # The last state loaded into the epoch, also after it is consumed: where the run's steps begin.
+        self._resumed: Cursor | None = None
         # The iterations since an epoch or a state was set: one of them has this dataset's position.
         self._loops: Loops[Iteration] = Loops()
         # All iterations whose iterators exist.
@@ -274,23 +277,29 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop consumed.
 
-        Seed, shuffling, lanes, window and remainder are the state's. Batch size and world size are this dataset's, if
-        the state's position allows them; otherwise raises `forebay.CursorRefused`, a ValueError. Changed files or plans
-        are reported when the iteration starts.
+        Seed, shuffling, lanes, window and remainder are the state's; batch size and world size are this dataset's.
+        Raises `forebay.CursorRefused`, a ValueError, if this many ranks cannot share the rest of the epoch. Changed
+        files or plans are reported when the iteration starts.
         """
         cursor = Cursor.of(state)
-        cursor.check(world_size=self._rank()[1], batch_size=self._given.batch_size)
+        cursor.check(world_size=self._rank()[1])
         cursor.check_sample(self._given)
         self._claim_worker_state()
         self._load(cursor, self._publish(cursor))
 
     def replay(self, *, step: int, rank: int | None = None, epoch: int | None = None) -> Replay:
-        """Return the source of each row of one batch; by default of this rank and of the latest epoch read."""
+        """Return the source of each row of one batch; by default of this rank and of the latest epoch read.
+
+        Steps are counted as in the headers of the loop, also after a resume with another batch size.
+        """
         client = self._fitted_client()
         rank = self._rank()[0] if rank is None else rank
         self._sync()
         options = replace(self._options(), epoch=self._given.epoch if epoch is None else epoch)
-        return client.replay(self._dataset, self._plan, step=step, rank=rank, **options.keywords())
+        current = self._loops.current
+        begun = self._resumed if current is None else current.start
+        cursor = begun if begun is not None and begun.epoch == options.epoch else None
+        return client.replay(self._dataset, self._plan, step=step, rank=rank, cursor=cursor, **options.keywords())
 
     def explain(
         self,
@@ -373,6 +382,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     def _choose(self, epoch: int) -> None:
         self._loaded = None
+        self._resumed = None
         self._upcoming.drop_unless(epoch)
         self._given = replace(self._given, epoch=epoch)
 
@@ -383,6 +393,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         # The snapshot stays with the cursor: the next epoch reads the files that are current then.
         self._given = replace(self._given, **asdict(cursor.order), epoch=cursor.epoch)
         self._loaded = LoadedState(cursor, generation)
+        self._resumed = cursor
         self._loops.clear()
 
     def _drop_consumed(self) -> None:

@@ -1,4 +1,4 @@
-"""Warnings about an epoch before its first step: ranks that differ in steps, and an epoch without any.
+"""Warnings about an epoch before its first step: ranks that differ in steps or keep their rows, an epoch without any.
 
 Under DistributedDataParallel a rank waits for all others in every step: if one has fewer, the job hangs until the
 timeout of its process group. Imports no framework.
@@ -10,9 +10,18 @@ import warnings
 
 from .header import StreamInfo
 
+# Epochs of fewer rows are not worth rewriting their files.
+KEPT_ROWS_MIN = 10_000
+# With so many row groups for each lane, epochs are about independent.
+ROW_GROUPS_PER_LANE = 8
+
 
 class UnevenRanks(UserWarning):
     """The ranks of an epoch differ in steps, and the dataset was made without a `remainder`."""
+
+
+class KeptRows(UserWarning):
+    """Each rank of a shuffled epoch reads mostly rows that it reads in the next epoch, too."""
 
 
 class EmptyEpoch(UserWarning):
@@ -43,10 +52,25 @@ class EpochWarnings:
                 'remainder="drop" or "pad" for equal steps, or remainder="keep" to read every row once in unequal ones',
             )
 
+        if info.passing_rows >= KEPT_ROWS_MIN and is_kept(info.rank_rows_kept, world_size):
+            size = max(1, info.passing_rows // (ROW_GROUPS_PER_LANE * info.lanes))
+            self._warn(
+                KeptRows,
+                f"each rank reads {info.rank_rows_kept:.0%} of its rows in the next epoch, too, where shuffling would "
+                f"give {1 / world_size:.0%}: the files have few row groups for {info.lanes} lanes, and a row group is "
+                f"shuffled as a whole; write them with row groups of at most {size:,} rows, such as "
+                f"pyarrow.parquet.write_table(…, row_group_size={size}) or forebay-prepare --row-group-rows {size}",
+            )
+
     def _warn(self, category: type[UserWarning], text: str) -> None:
         if category not in self._warned:
             self._warned.add(category)
             warnings.warn(text, category, stacklevel=4)
+
+
+def is_kept(rank_rows_kept: float, world_size: int) -> bool:
+    """Whether the share of rows that ranks keep is closer to all than to that of independent epochs."""
+    return world_size > 1 and rank_rows_kept > (1 + 1 / world_size) / 2
 
 
 def steps_of_ranks(rows: int, world_size: int, batch_size: int) -> tuple[int, int]:

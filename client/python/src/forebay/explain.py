@@ -18,6 +18,8 @@ FRACTIONS = (
     "read_amplification",
     "row_groups_per_batch",
     "row_group_rows",
+    "rank_rows_kept",
+    "place_correlation",
     "storage_seconds",
     "wire_seconds",
     "epoch_seconds",
@@ -134,6 +136,10 @@ class Explain:
     """Rows of a row group that ``forebay convert`` would write."""
     udfs: tuple[str, ...] = ()
     """Python functions that each row goes through, such as ``words(text)``."""
+    rank_rows_kept: float = 0
+    """Share of a rank's rows that it reads in the next epoch, too: 1 / world size if epochs are independent."""
+    place_correlation: float = 0
+    """Correlation of the positions of a row in consecutive epochs: 0 if they are independent."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -151,6 +157,16 @@ class Explain:
             f"of {size(self.memory_limit_bytes)}",
             f"mixing         {self.row_groups_per_batch:.1f} of {self.row_groups:,} row groups in a batch",
         ]
+        if self.rank_rows_kept:
+            lines.append(
+                f"ranks          read {self.rank_rows_kept:.0%} of their rows in the next epoch, too; "
+                f"{1 / max(1, len(self.ranks)):.0%} if epochs are independent"
+            )
+        if self.place_correlation:
+            lines.append(
+                f"places         of a row in two epochs correlate {self.place_correlation:.2f}; 0 if epochs are "
+                "independent"
+            )
         if self.recommended_row_group_rows:
             lines.append(
                 f"row groups     {self.row_group_rows:,.0f} rows each, {self.recommended_row_group_rows:,} recommended"

@@ -23,7 +23,7 @@ def info_at(connection: Connection, request: Json, plan: Plan | FittedPlan | str
         return connection.info(request, plan)
     except InvalidRequest:
         if start.position and start.plan_id:
-            beginning = connection.info({**request, "start_position": 0}, plan)
+            beginning = connection.info({**request, "start_position": 0, "resumed_from": 0}, plan)
             start.check_plan(str(read_json(beginning.app_metadata).get("plan_id") or ""))
         raise
 

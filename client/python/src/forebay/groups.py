@@ -20,6 +20,7 @@ from .fitted import FittedPlan
 from .header import StreamInfo
 from .options import StreamOptions, integer
 from .reopening import Reopening
+from .resume import start_at
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Group:
         start = Cursor(options.epoch, 0, 1, order, described.snapshot, described.plan_id, described.order_version)
         if cursor is not None:
             given = Cursor.of(cursor)
-            given.check(world_size=1, batch_size=options.batch_size)
+            given.check(world_size=1)
             given.check_sample(options)
             given.check_info(described)
             if given.snapshot and given.snapshot != described.snapshot:
@@ -69,7 +70,7 @@ class Group:
             start = given
             options = start.options(options)
         request = {**self._reopening.request, **options.to_request(self._reopening.request["dataset"])}
-        request["start_position"] = start.position
+        request |= start_at(start.position, world_size=1, batch_size=options.batch_size)
         open_at = Reopening(
             request,
             self._reopening.plan,

@@ -138,6 +138,11 @@ class StreamInfo:
     """Version of the order's arithmetic; 0 if the server does not report it."""
     sources: tuple[SourceInfo, ...] = ()
     """Sources of a mixture."""
+    passing_rows: int = 0
+    """Rows before padding repeats some or dropping leaves some out; 0 if the server does not report them."""
+    rank_rows_kept: float = field(default=0.0, compare=False)
+    """Share of a rank's rows that it reads in the next epoch, too: 1 / world size if epochs are independent, and 0 if
+    it is not measured."""
 
     @classmethod
     def of(cls, stream: Json, share: Json, rank: int) -> StreamInfo:
@@ -156,6 +161,8 @@ class StreamInfo:
             window_rows=int(stream.get("window_rows") or 0),
             order_version=int(stream.get("order_version") or 0),
             sources=read_sources(stream),
+            passing_rows=int(stream.get("passing_rows") or 0),
+            rank_rows_kept=float(stream.get("rank_rows_kept") or 0),
         )
 
 

@@ -14,6 +14,7 @@ from .flight_info import other_stream, share
 from .header import StreamInfo
 from .plan import Plan
 from .replicas import greeted
+from .resume import start_at
 from .ring import SLOTS
 from .source import Source
 
@@ -36,7 +37,7 @@ class Reopening:
         """Open the stream on one replica."""
         connection = greeted(url, self.credentials)
         try:
-            info = connection.info({**self._pinned(), "start_position": position}, self.plan)
+            info = connection.info(self._at(position), self.plan)
             there, ticket = share(info, self.rank)
             if there != self.described or info.schema != self.schema:
                 raise other_stream(url, self.described, there)
@@ -45,13 +46,13 @@ class Reopening:
             raise
         return Source(connection, ticket, slots=self.slots)
 
-    def _pinned(self) -> Json:
+    def _at(self, position: int) -> Json:
+        """Return the request that continues the stream at a position."""
         pinned = {**self.request, "snapshot": self.described.snapshot}
         if self.described.order_version:
             pinned["order_version"] = self.described.order_version
-        # A resumed stream counts its steps from its start position.
-        pinned["resumed_from"] = self.request.get("start_position", 0)
-        return pinned
+        world_size, batch_size = self.request["world_size"], self.request["batch_size"]
+        return {**pinned, **start_at(position, world_size=world_size, batch_size=batch_size)}
 
     def at(self, url: str, position: int) -> Callable[[], Source]:
         """Return a function that opens the stream on one replica, for later."""

@@ -123,7 +123,12 @@ class Stream(Iterator[Batch]):
         self._source: Source | None = None
 
     def __len__(self) -> int:
-        left = max(0, self.info.rank_rows - self._start.position // self._start.world_size)
+        world_size, rank_rows = self._start.world_size, self.info.rank_rows
+        if self._order.remainder != "keep" and self.info.passing_rows:
+            # The rank's rows in whole batches from the start of the epoch, but the stream may begin between these.
+            rows = self.info.passing_rows
+            rank_rows = rows // world_size if self._order.remainder == "drop" else -(-rows // world_size)
+        left = max(0, rank_rows - self._start.position // world_size)
         return left // self._batch_size if self._order.remainder == "drop" else -(-left // self._batch_size)
 
     def __iter__(self) -> Stream:

@@ -21,6 +21,7 @@ from .mixture import Mixture
 from .options import StreamOptions, check_rank, check_stream_keywords, integer
 from .plan import Plan
 from .reopening import Reopening
+from .resume import start_at
 from .ring import SLOTS
 from .source import Source
 from .stream import Batch, Stream
@@ -63,9 +64,9 @@ class Streaming(Fitting):
         remainder, sample, sample_seed, with_row_ids and snapshot. `start_position` is a global position, as in a
         batch's header.
 
-        `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``. It
-        overrides epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot; its sample applies
-        if `options` name none. Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the
+        `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``, also with
+        another batch size, and at other world sizes if shuffled. It overrides epoch, seed, shuffle, window_rows, lanes,
+        remainder, start_position and snapshot; its sample applies if `options` name none. Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the
         files have changed since.
         """
         check_stream_keywords("stream", options, ("rank", "start_position", "cursor"))
@@ -76,7 +77,7 @@ class Streaming(Fitting):
             start = Cursor(chosen.epoch, start_position, world_size, chosen.order, chosen.snapshot or "")
         else:
             start = Cursor.of(cursor)
-            start.check(world_size=world_size, batch_size=chosen.batch_size)
+            start.check(world_size=world_size)
             if "sample" in options:
                 start.check_sample(chosen)
             chosen = start.options(chosen)
@@ -86,6 +87,8 @@ class Streaming(Fitting):
             start.check_plan(_plan_id(known))
         request = chosen.to_request(self._sources(dataset))
         request["start_position"] = start.position
+        if cursor is not None:
+            request |= start_at(start.position, world_size=world_size, batch_size=chosen.batch_size)
         request["with_stage_seconds"] = True
         if start.order_version:
             request["order_version"] = start.order_version

@@ -57,7 +57,14 @@ fn stream_info(
     encoding: Encoding,
 ) -> Result<FlightInfo, Status> {
     let epoch = prepared.epoch();
-    let mut info = epoch_info(prepared, epoch.sent_row_count(), epoch.step_count_max(), encoding)?;
+    let about = v1::StreamInfo {
+        rows: epoch.sent_row_count(),
+        steps: epoch.step_count_max(),
+        rank_rows_kept: prepared.rank_rows_kept(),
+        passing_rows: epoch.row_count(),
+        ..v1::StreamInfo::default()
+    };
+    let mut info = epoch_info(prepared, about, encoding)?;
     let request = prepared.ticket_request(message);
     let (world_size, ticket_bytes) = (prepared.request().world_size, request.encoded_len() as u64);
     if ticket_bytes.saturating_mul(world_size) > TICKETS_BYTES_MAX {
@@ -67,7 +74,7 @@ fn stream_info(
         );
         return Err(status::refusal(v1::Reason::Limit, &message));
     }
-    for rank in 0..prepared.request().world_size {
+    for rank in 0..world_size {
         let share = epoch.share(rank);
         let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };
         let ticket = ticket::stream(&request, rank, 0, encoding);

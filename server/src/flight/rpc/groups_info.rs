@@ -44,7 +44,8 @@ fn write(
         let ticket = ticket::stream(&request, 0, 0, encoding);
         endpoints.push(endpoint(context, ticket, metadata(&about, &key, encoding)));
     }
-    let mut info = epoch_info(groups.shared(), rows, steps, encoding)?;
+    let about = v1::StreamInfo { rows, steps, ..v1::StreamInfo::default() };
+    let mut info = epoch_info(groups.shared(), about, encoding)?;
     info.endpoint = endpoints;
     Ok(info)
 }

@@ -16,7 +16,8 @@ pub(super) fn take_info(
     taken: &PreparedTake,
     encoding: Encoding,
 ) -> Result<FlightInfo, Status> {
-    let info = epoch_info(taken.stream(), taken.row_count(), taken.batch_count(), encoding)?;
+    let about = v1::StreamInfo { rows: taken.row_count(), steps: taken.batch_count(), ..v1::StreamInfo::default() };
+    let info = epoch_info(taken.stream(), about, encoding)?;
     let ticket = ticket::take(taken.ticket_request(message), encoding);
     Ok(info.with_endpoint(endpoint(context, ticket, Vec::new())).with_ordered(true))
 }

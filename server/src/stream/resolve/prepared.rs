@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
-use forebay_order::{Epoch, MixedRows, Mixture, Share, Strides};
+use forebay_order::{Epoch, MixedRows, Mixture, Share, Strides, mixing};
 use forebay_proto::v1;
 use prost::Message as _;
 
@@ -144,6 +144,14 @@ impl Prepared {
         }
         // The position is a multiple of the step or of the lanes' rows, so every rank has sent the same number of rows.
         Ok(self.epoch.share_from(rank, self.request.start_position / world_size))
+    }
+
+    /// The share of a rank's rows that it reads in the next epoch, too; 0 where that is not measured.
+    pub fn rank_rows_kept(&self) -> f64 {
+        if self.mixture.is_some() {
+            return 0.0;
+        }
+        mixing::rank_rows_kept(&self.epoch).unwrap_or(0.0)
     }
 
     /// The compiled program.

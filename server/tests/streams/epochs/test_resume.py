@@ -20,6 +20,7 @@ from harness.epochs import (
     check,
     describe,
     every_byte,
+    failure,
     make_request,
     read_ids,
 )
@@ -89,6 +90,25 @@ def test_resuming_at_another_world_size_and_batch_size(
             before = [row for rank in ranks for batch in rank[:step] for row in batch]
             after = [row for rank in read_ids(client, resumed) for batch in rank for row in batch]
             assert sorted(before + after) == list(range(data.table.num_rows)), describe(resumed)
+
+
+@pytest.mark.parametrize("remainder", REMAINDERS)
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize(("world", "batch_size"), [(1, 7), (3, 19), (6, 5)])
+def test_resuming_at_every_position_that_the_ranks_share(
+    client: fl.FlightClient, datasets: dict[str, Data], remainder: str, shuffle: bool, world: int, batch_size: int
+):
+    """A start between steps needs `resumed_from`: the batches are counted from there."""
+    data, rows = datasets["uneven"], datasets["uneven"].table.num_rows
+    request = make_request("uneven", lanes=6, world_size=world, batch_size=batch_size, window_rows=19, seed=8)
+    request |= {"shuffle": shuffle, "remainder": remainder}
+    step_rows = world * batch_size
+    for start in range(world, rows, world * 7):
+        resumed = {**request, "start_position": start, "resumed_from": start % step_rows}
+        check(client, data, resumed)
+        if start % step_rows and not (shuffle and start % 6 == 0):
+            words = str(failure(client, {**request, "start_position": start}))
+            assert f"send resumed_from = {start % step_rows} as well" in words
 
 
 def test_cursor_moves_from_4_ranks_to_2_to_8(client: fl.FlightClient, datasets: dict[str, Data]):
