@@ -138,8 +138,9 @@ class StreamInfo:
     """Version of the order's arithmetic; 0 if the server does not report it."""
     sources: tuple[SourceInfo, ...] = ()
     """Sources of a mixture."""
-    passing_rows: int = 0
-    """Rows before padding repeats some or dropping leaves some out; 0 if the server does not report them."""
+    passing_rows: int = field(default=0, compare=False)
+    """Rows before padding repeats some or dropping leaves some out; 0 if the server does not report them, as for the
+    groups of a dataset. Not a property of the stream, so not compared."""
     rank_rows_kept: float = field(default=0.0, compare=False)
     """Share of a rank's rows that it reads in the next epoch, too: 1 / world size if epochs are independent, and 0 if
     it is not measured."""
