@@ -84,6 +84,7 @@ pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
         ("plan.derive", plan.derive.len()),
         ("plan.outputs", plan.outputs.len()),
         ("plan.units", plan.units.len()),
+        ("plan.types", plan.types.len()),
     ];
     for (path, count) in entries {
         if count > PLAN_ENTRIES_MAX {
