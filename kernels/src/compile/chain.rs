@@ -47,6 +47,8 @@ pub(crate) struct CompiledChain {
     /// The value of the first `fill_null` while the chain still holds a column's decimals: steps have it as a double
     /// only.
     pub(crate) filled: Option<Box<Fill>>,
+    /// What the error of a null result says to do; without it, to fill nulls.
+    pub(crate) null_advice: Option<Arc<str>>,
 }
 
 /// How a column becomes tiles.
