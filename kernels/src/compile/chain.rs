@@ -15,6 +15,7 @@ use crate::{
         decimal::{self, DecimalVocab},
         fill_null::Fill,
         list::ListSteps,
+        lookup::LookupTable,
         step::{Encoder, Step},
     },
     vector::{cast::Rounding, collected::Collected, mapped::SharedTables},
@@ -86,6 +87,8 @@ pub(crate) struct Joined {
     pub(crate) rows: JoinedRows,
     /// The same rows as stored, if they are decimals and the rest of the chain keeps their values.
     pub(crate) decimals: Option<ArrayRef>,
+    /// The table, whose keys other programs share; none of an encoding.
+    pub(crate) _table: Option<Arc<LookupTable>>,
 }
 
 /// The fold of a row: each key has a row of the table per fold.

@@ -71,7 +71,8 @@ struct ExchangeCompiler {
 
 impl Exchanges {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, cache: Arc::new(PlanCache::new(None)) }
+        let cache = PlanCache::new(None, &environment.budget);
+        Self { environment, cache }
     }
 
     /// Compiles a request's plan against the schema of its batches.

@@ -25,5 +25,6 @@ mod recent;
 pub(crate) mod rows;
 mod sequences;
 mod skipped;
+pub(crate) mod table_columns;
 mod units;
 mod wanted;
