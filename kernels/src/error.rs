@@ -217,10 +217,7 @@ pub enum KernelError {
         capacity: usize,
     },
     /// A null in an output that cannot hold nulls.
-    #[error(
-        "output {output:?}, column {column:?}: row {row} is null; fill nulls with fill_null, or exclude such rows with \
-         the filter `{column} IS NOT NULL`"
-    )]
+    #[error("output {output:?}, column {column:?}: row {row} is null; {advice}")]
     Null {
         /// The output.
         output: String,
@@ -228,6 +225,23 @@ pub enum KernelError {
         column: String,
         /// The row in the appended batch.
         row: usize,
+        /// What to do.
+        advice: String,
+    },
+    /// A null element of a list in an output that cannot hold nulls.
+    #[error(
+        "output {output:?}, column {column:?}: element {element} of the list in row {row} is null; fill null elements \
+         with fill_null"
+    )]
+    NullElement {
+        /// The output.
+        output: String,
+        /// The column.
+        column: String,
+        /// The row in the appended batch.
+        row: usize,
+        /// The element's position in its list.
+        element: usize,
     },
     /// A value that a `map_id` without default maps to null, or a null.
     #[error(
@@ -312,6 +326,7 @@ impl KernelError {
     #[must_use]
     pub fn map_row(mut self, number: impl FnOnce(usize) -> usize) -> Self {
         if let Self::Null { row, .. }
+        | Self::NullElement { row, .. }
         | Self::Unmapped { row, .. }
         | Self::Lossy { row, .. }
         | Self::OneHotIndex { row, .. }

@@ -68,7 +68,7 @@ pub use ops::{
     encoding::{Encoding, Folds},
     exact_decimal::ExactDecimal,
     fill_null::Fill,
-    lookup::LookupTable,
+    lookup::{LookupTable, TableKeys},
     nearest::{float32_of_decimals, float64_of_decimals},
     op::Op,
     vocab::VocabValues,

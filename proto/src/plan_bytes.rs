@@ -23,7 +23,8 @@ pub fn plan_to_bytes(plan: &Plan) -> Vec<u8> {
         body.extend(Output { pack: output.pack, ..Output::default() }.encode_to_vec());
         encoding::bytes::encode(OUTPUTS, &body, &mut bytes);
     }
-    let tail = Plan { units: plan.units.clone(), join: plan.join.clone(), ..Plan::default() };
+    let (units, join, types) = (plan.units.clone(), plan.join.clone(), plan.types.clone());
+    let tail = Plan { units, join, types, ..Plan::default() };
     bytes.extend(tail.encode_to_vec());
     bytes
 }
@@ -40,7 +41,7 @@ pub fn plan_from_bytes(bytes: &[u8]) -> Result<Plan, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Derive, Join, Pack, Part, Unit};
+    use crate::v1::{ColumnType, Derive, Join, Pack, Part, Unit};
 
     #[test]
     fn bytes_leave_out_float32_and_nothing_else() {
@@ -56,6 +57,7 @@ mod tests {
             outputs: vec![output("x", first), output("y", Some(DType::Int32)), output("z", Some(DType::AsStored))],
             units: vec![Unit { column: "a".to_owned(), unit: "date32[day]".to_owned() }],
             join: vec![Join { table: "t".to_owned(), on: "a".to_owned(), ..Join::default() }],
+            types: vec![ColumnType { column: "a".to_owned(), r#type: "date32[day]".to_owned() }],
         };
         let named = plan(Some(DType::Float32));
         let bytes = plan_to_bytes(&named);

@@ -1,8 +1,11 @@
 //! The memory budget of streams, fits and descriptions: reserved before use, released when the reservation is dropped.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::metrics;
@@ -58,6 +61,23 @@ impl BudgetError {
 struct Account {
     limit: u64,
     reserved: AtomicU64,
+    idle: Idle,
+}
+
+/// What releases the memory that no request uses.
+#[derive(Default)]
+struct Idle(Mutex<Vec<Box<dyn Fn() + Send + Sync>>>);
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Idle")
+    }
+}
+
+impl Idle {
+    fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|release| release());
+    }
 }
 
 impl Budget {
@@ -65,7 +85,7 @@ impl Budget {
     pub fn new(limit: u64) -> Self {
         metrics::memory_limit(limit);
         metrics::memory_reserved(0);
-        Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0) }) }
+        Self { account: Arc::new(Account { limit, reserved: AtomicU64::new(0), idle: Idle::default() }) }
     }
 
     /// The most bytes that may be reserved in total.
@@ -77,6 +97,11 @@ impl Budget {
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetError> {
         let mut reservation = self.empty();
         reservation.try_resize(bytes).map(|()| reservation)
+    }
+
+    /// Calls `release` when a reservation does not fit: it drops the reservations of memory that no request uses.
+    pub fn on_shortage(&self, release: impl Fn() + Send + Sync + 'static) {
+        self.account.idle.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(release));
     }
 
     /// A reservation without bytes, to be resized.
@@ -96,7 +121,12 @@ impl Reservation {
         };
         let account = &self.account;
         let fits = |reserved: u64| reserved.checked_add(more).filter(|sum| *sum <= account.limit);
-        match account.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
+        let update = || account.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
+        let updated = update().or_else(|_| {
+            account.idle.release();
+            update()
+        });
+        match updated {
             Ok(before) => {
                 metrics::memory_reserved(before + more);
                 self.bytes = bytes;
@@ -129,7 +159,25 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::Budget;
+
+    #[test]
+    fn idle_memory_gives_way() {
+        let budget = Budget::new(10);
+        let idle = Arc::new(Mutex::new(Some(budget.reserve(6).unwrap())));
+        budget.on_shortage({
+            let idle = Arc::clone(&idle);
+            move || drop(idle.lock().unwrap().take())
+        });
+        let first = budget.reserve(4).unwrap();
+        assert!(idle.lock().unwrap().is_some());
+        let second = budget.reserve(5).unwrap();
+        assert!(idle.lock().unwrap().is_none());
+        assert_eq!(budget.reserve(2).unwrap_err().reserved(), 9);
+        drop((first, second));
+    }
 
     #[test]
     fn dropping_releases_bytes() {

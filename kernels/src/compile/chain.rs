@@ -15,6 +15,7 @@ use crate::{
         decimal::{self, DecimalVocab},
         fill_null::Fill,
         list::ListSteps,
+        lookup::LookupTable,
         step::{Encoder, Step},
     },
     vector::{cast::Rounding, collected::Collected, mapped::SharedTables},
@@ -47,6 +48,8 @@ pub(crate) struct CompiledChain {
     /// The value of the first `fill_null` while the chain still holds a column's decimals: steps have it as a double
     /// only.
     pub(crate) filled: Option<Box<Fill>>,
+    /// What the error of a null result says to do; without it, to fill nulls.
+    pub(crate) null_advice: Option<Arc<str>>,
 }
 
 /// How a column becomes tiles.
@@ -84,6 +87,8 @@ pub(crate) struct Joined {
     pub(crate) rows: JoinedRows,
     /// The same rows as stored, if they are decimals and the rest of the chain keeps their values.
     pub(crate) decimals: Option<ArrayRef>,
+    /// The table, whose keys other programs share; none of an encoding.
+    pub(crate) _table: Option<Arc<LookupTable>>,
 }
 
 /// The fold of a row: each key has a row of the table per fold.

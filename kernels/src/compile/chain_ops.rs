@@ -81,9 +81,24 @@ impl CompiledChain {
         let (shape, list) =
             if item.is_some() { (RowShape::List, Some(ListSteps::default())) } else { (RowShape::Single, None) };
         let rounding = if is_integer(&meaning) { Rounding::Fractions } else { Rounding::Nearest };
-        let (slot, steps, cardinality, filled) = (inputs.next_slot(), Vec::new(), None, None);
+        let (slot, steps, cardinality) = (inputs.next_slot(), Vec::new(), None);
+        let (filled, null_advice) = (None, None);
         let tables = SharedTables::default();
-        Ok(Self { input, slot, tables, head, steps, list, domain, meaning, shape, cardinality, rounding, filled })
+        Ok(Self {
+            input,
+            slot,
+            tables,
+            head,
+            steps,
+            list,
+            domain,
+            meaning,
+            shape,
+            cardinality,
+            rounding,
+            filled,
+            null_advice,
+        })
     }
 
     pub(super) fn push(&mut self, op: &Op, inputs: &mut Inputs) -> Result<(), ChainProblem> {

@@ -33,6 +33,7 @@ impl CompiledChain {
             cardinality: None,
             rounding: self.rounding,
             filled: self.filled.take(),
+            null_advice: None,
         };
         let mut parts = vec![front];
         for column in columns {

@@ -48,7 +48,7 @@ impl CompiledChain {
         }
         let rows: ArrayRef = Arc::new(Float64Array::from(encoding.numbers.clone()));
         let rows = JoinedRows::Numbers(inputs.evaluate(&rest, rows).map_err(ChainProblem::Table)?);
-        Ok(rest.of_joined(Joined { front: self, fold, rows, decimals: None }))
+        Ok(rest.of_joined(Joined { front: self, fold, rows, decimals: None, _table: None }))
     }
 }
 

@@ -4,15 +4,11 @@ use std::collections::HashMap;
 
 use arrow::{
     array::ArrayRef,
-    datatypes::{DataType, FieldRef, Schema},
+    datatypes::{FieldRef, Schema},
     error::ArrowError,
 };
 
-use crate::{
-    compile::chain::CompiledChain,
-    ops::{lookup_keys::LookupKeys, vocab::Indices},
-    vector::collected::Collected,
-};
+use crate::{compile::chain::CompiledChain, ops::vocab::Indices, vector::collected::Collected};
 
 /// Runs a chain over a whole column, its only input.
 pub(crate) type EvaluateColumn = fn(&CompiledChain, ArrayRef) -> Result<Collected, ArrowError>;
@@ -24,23 +20,13 @@ pub(crate) struct Inputs<'a> {
     pub(crate) columns: Vec<&'a FieldRef>,
     positions: HashMap<String, usize>,
     pub(crate) indices: Indices,
-    /// The keys of each lookup table for each column type, shared by the chains that look them up.
-    pub(crate) keys: Vec<(ArrayRef, DataType, LookupKeys)>,
     slots: usize,
     evaluate: EvaluateColumn,
 }
 
 impl<'a> Inputs<'a> {
     pub(crate) fn new(schema: &'a Schema, evaluate: EvaluateColumn) -> Self {
-        Self {
-            schema,
-            columns: Vec::new(),
-            positions: HashMap::new(),
-            indices: Indices::default(),
-            keys: Vec::new(),
-            slots: 0,
-            evaluate,
-        }
+        Self { schema, columns: Vec::new(), positions: HashMap::new(), indices: Indices::default(), slots: 0, evaluate }
     }
 
     /// The field of a column and its position among the columns that are read; `None` if the schema lacks it.

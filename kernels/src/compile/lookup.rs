@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, UInt64Array, new_null_array},
     compute::{concat, take},
-    datatypes::DataType,
     error::ArrowError,
 };
 
@@ -20,7 +19,7 @@ use crate::{
     ops::{
         decimal::DecimalVocab,
         lookup::LookupTable,
-        lookup_keys::{self, KeyIndex, LookupKeys, LookupKeysProblem},
+        lookup_keys::{KeyIndex, LookupKeys, LookupKeysProblem},
         op::Op,
         step::{Encoder, Step},
         vocab::Vocab,
@@ -43,7 +42,7 @@ impl CompiledChain {
         if self.shape != RowShape::Single {
             return Err(problem(OpProblem::Input { takes: "one value per row", gets: self.words() }));
         }
-        let keys = self.keys(table, inputs)?;
+        let keys = self.keys(table)?;
         self.find(&keys.index).map_err(problem)?;
         let data_type = table.values.data_type();
         let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| problem.after(1))?;
@@ -56,24 +55,16 @@ impl CompiledChain {
             Head::Strings { .. } => JoinedRows::Strings(rows),
             _ => JoinedRows::Numbers(inputs.evaluate(&rest, rows).map_err(ChainProblem::Table)?),
         };
-        Ok(rest.of_joined(Joined { front: self, fold: None, rows, decimals }))
+        Ok(rest.of_joined(Joined { front: self, fold: None, rows, decimals, _table: Some(Arc::clone(table)) }))
     }
 
     /// The keys of a table in the representation of the chain's values.
-    fn keys(&self, table: &LookupTable, inputs: &mut Inputs) -> Result<LookupKeys, ChainProblem> {
-        let known = |(keys, column, _): &&(ArrayRef, DataType, LookupKeys)| {
-            Arc::ptr_eq(keys, &table.keys) && *column == self.meaning
-        };
-        if let Some((.., keys)) = inputs.keys.iter().find(known) {
-            return Ok(keys.clone());
-        }
-        let keys = lookup_keys::align(table.keys.as_ref(), &self.meaning).map_err(|problem| match problem {
+    fn keys(&self, table: &LookupTable) -> Result<LookupKeys, ChainProblem> {
+        table.keys.aligned(&self.meaning).map_err(|problem| match problem {
             LookupKeysProblem::Types => ChainProblem::Op(0, table.not_compared(&self.meaning)),
             LookupKeysProblem::Index(problem) => ChainProblem::Op(0, table.invalid_key(&problem)),
             LookupKeysProblem::Arrow(source) => ChainProblem::Table(source),
-        })?;
-        inputs.keys.push((Arc::clone(&table.keys), self.meaning.clone(), keys.clone()));
-        Ok(keys)
+        })
     }
 
     /// Turns the chain's values into their positions among keys, from 1; 0 for nulls and absent values.

@@ -66,6 +66,23 @@ impl Program {
         Ok(Self { input_columns, input_types, outputs: compiled, slots: inputs.slots(), schema, row_bytes })
     }
 
+    /// The same program, whose errors of nulls say what to do: `advice` of an output and a chain, both counted from 0.
+    #[must_use]
+    pub fn with_null_advice(mut self, advice: impl Fn(usize, usize) -> Option<String>) -> Self {
+        for (position, output) in self.outputs.iter_mut().enumerate() {
+            match output {
+                CompiledOutput::Matrix { chains, .. } => {
+                    for (number, placed) in chains.iter_mut().enumerate() {
+                        placed.chain.null_advice = advice(position, number).map(Into::into);
+                    }
+                }
+                CompiledOutput::Ragged { chain, .. } => chain.null_advice = advice(position, 0).map(Into::into),
+                CompiledOutput::Stored { .. } => {}
+            }
+        }
+        self
+    }
+
     /// The columns that a batch must have, each once.
     pub fn input_columns(&self) -> &[String] {
         &self.input_columns

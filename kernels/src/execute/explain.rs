@@ -12,8 +12,8 @@ use crate::{
     },
     error::KernelError,
     execute::{
-        lists::ListTile,
-        matrix::{ListElementError, TileRowError},
+        lists::{ListElementError, ListTile},
+        matrix::TileRowError,
         source::UnreadableColumn,
     },
     spec::DType,
@@ -38,7 +38,7 @@ impl TileContext<'_> {
             TileRowError::Null(row) if chain.maps_to_null() => {
                 KernelError::Unmapped { output, column, row: self.first_row + row }
             }
-            TileRowError::Null(row) => KernelError::Null { output, column, row: self.first_row + row },
+            TileRowError::Null(row) => self.null(row, chain),
             TileRowError::Lossy(row) => {
                 let value = display(tile.values(), row);
                 KernelError::Lossy { output, column, row: self.first_row + row, value, dtype: self.dtype.name() }
@@ -56,7 +56,14 @@ impl TileContext<'_> {
         let row_of = |element| self.first_row + tile.row_of(element);
         let shown = |element| display(tile.elements.values(0..tile.elements.len()), element);
         match error {
-            ListElementError::Null(row) => KernelError::Null { output, column, row: self.first_row + row },
+            ListElementError::NullElement(element) if chain.maps_to_null() => {
+                KernelError::Unmapped { output, column, row: row_of(element) }
+            }
+            ListElementError::NullElement(element) => {
+                let (row, element) = (row_of(element), tile.position_of(element));
+                KernelError::NullElement { output, column, row, element }
+            }
+            ListElementError::NullList(row) => self.null(row, chain),
             ListElementError::Lossy(element) => {
                 let (row, value, dtype) = (row_of(element), shown(element), self.dtype.name());
                 KernelError::Lossy { output, column, row, value, dtype }
@@ -71,6 +78,12 @@ impl TileContext<'_> {
             }
             ListElementError::Arrow(source) => KernelError::Arrow { what: "assemble output", name: output, source },
         }
+    }
+
+    fn null(&self, row: usize, chain: &CompiledChain) -> KernelError {
+        let (output, column) = self.names(chain);
+        let advice = chain.null_advice.as_deref().unwrap_or("fill nulls with fill_null").to_owned();
+        KernelError::Null { output, column, row: self.first_row + row, advice }
     }
 
     fn names(&self, chain: &CompiledChain) -> (String, String) {

@@ -15,9 +15,9 @@ use crate::{
     error::KernelError,
     execute::{
         explain::TileContext,
-        lists::ListTile,
+        lists::{ListElementError, ListTile},
         mapped::MappedDictionary,
-        matrix::{ListElementError, Matrix},
+        matrix::Matrix,
         row_run::{ChainFeed, RowRun},
     },
     spec::DType,
@@ -55,8 +55,8 @@ fn list_array(
     (dtype, rounding): (DType, Rounding),
     data_type: &DataType,
 ) -> Result<ArrayRef, ListElementError> {
-    if let Some(row) = tile.first_null() {
-        return Err(ListElementError::Null(row));
+    if let Some(null) = tile.first_null() {
+        return Err(null);
     }
     let flat = Matrix::flat(dtype, rounding, &tile.elements).map_err(ListElementError::Lossy)?;
     let (Some(flat), DataType::List(item)) = (flat, data_type) else { return Ok(new_empty_array(data_type)) };

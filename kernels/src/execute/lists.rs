@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::ArrayRef;
+use arrow::{array::ArrayRef, error::ArrowError};
 
 use crate::{
     compile::chain::CompiledChain,
@@ -33,6 +33,22 @@ pub(crate) struct ListTile {
     pub(crate) ends: Vec<usize>,
     /// Whether each row is null; empty if no row is.
     nulls: Vec<bool>,
+    /// Whether each row was null before `pad` made null elements of it; empty if no row was.
+    padded_nulls: Vec<bool>,
+}
+
+/// A row or an element of lists that the output cannot hold.
+#[derive(Debug)]
+pub(crate) enum ListElementError {
+    /// A row whose list is null.
+    NullList(usize),
+    /// An element.
+    NullElement(usize),
+    /// An element.
+    Lossy(usize),
+    /// An element.
+    NoIndex(usize),
+    Arrow(ArrowError),
 }
 
 impl ListFeed<'_> {
@@ -61,7 +77,7 @@ impl ListFeed<'_> {
         let fills = self.chain.list.as_ref().is_some_and(|list| list.fills_null_lists);
         let nulls = self.lists.nulls.as_ref().filter(|_| !fills);
         let nulls = nulls.map(|nulls| rows.map(|row| nulls.is_null(row)).collect()).unwrap_or_default();
-        let mut tile = ListTile { elements: self.elements.collect(span), ends, nulls };
+        let mut tile = ListTile { elements: self.elements.collect(span), ends, nulls, padded_nulls: Vec::new() };
         for (change, steps) in self.chain.list.iter().flat_map(|list| &list.changes) {
             tile.change(change);
             tile.elements = apply(steps, tile.elements);
@@ -91,14 +107,27 @@ impl ListTile {
         self.ends.len()
     }
 
-    /// The first row that is null or has a null element.
-    pub(crate) fn first_null(&self) -> Option<usize> {
+    /// The first row that is null or has a null element, as an error.
+    pub(crate) fn first_null(&self) -> Option<ListElementError> {
         let list = self.nulls.iter().position(|is_null| *is_null);
-        let element = self.elements.has_nulls().then(|| {
-            let element = (0..self.elements.len()).find(|element| !self.elements.is_valid(*element));
-            element.map(|element| self.row_of(element))
-        });
-        list.into_iter().chain(element.flatten()).min()
+        let elements = self.elements.has_nulls().then_some(0..self.elements.len()).unwrap_or_default();
+        let element = elements.into_iter().find(|element| !self.elements.is_valid(*element));
+        let of_element = element.map(|element| (self.row_of(element), element));
+        match (list, of_element) {
+            (Some(row), None) => Some(ListElementError::NullList(row)),
+            (Some(row), Some((of_element, _))) if row <= of_element => Some(ListElementError::NullList(row)),
+            (_, Some((row, _))) if self.padded_nulls.get(row) == Some(&true) => Some(ListElementError::NullList(row)),
+            (_, Some((_, element))) => Some(ListElementError::NullElement(element)),
+            (None, None) => None,
+        }
+    }
+
+    /// An element's position in its list.
+    pub(crate) fn position_of(&self, element: usize) -> usize {
+        match self.row_of(element).checked_sub(1) {
+            Some(before) => element - self.ends[before],
+            None => element,
+        }
     }
 
     /// The row of an element.
@@ -156,7 +185,9 @@ impl ListTile {
         let rows = self.rows();
         self.end_at((0..rows).map(|_| pad.n));
         // A null list is now `n` null elements.
-        self.nulls.clear();
+        if !self.nulls.is_empty() {
+            self.padded_nulls = std::mem::take(&mut self.nulls);
+        }
     }
 
     fn end_at(&mut self, lens: impl Iterator<Item = usize>) {

@@ -16,7 +16,11 @@ use half::{bf16, f16};
 use pulp::bytemuck;
 
 use crate::{
-    execute::{lists::ListTile, spare::SpareMemory, transpose},
+    execute::{
+        lists::{ListElementError, ListTile},
+        spare::SpareMemory,
+        transpose,
+    },
     ops::one_hot,
     spec::DType,
     vector::{
@@ -63,18 +67,6 @@ pub(crate) enum TileRowError {
     Null(usize),
     Lossy(usize),
     NoIndex(usize),
-}
-
-/// A row or an element of lists that the output cannot hold.
-#[derive(Debug)]
-pub(crate) enum ListElementError {
-    /// A row: the list or one of its elements is null.
-    Null(usize),
-    /// An element.
-    Lossy(usize),
-    /// An element.
-    NoIndex(usize),
-    Arrow(ArrowError),
 }
 
 /// Calls a generic function on a buffer, with the element type of its dtype.
@@ -175,8 +167,8 @@ impl Matrix {
         size: usize,
         columns: Option<usize>,
     ) -> Result<(), ListElementError> {
-        if let Some(row) = lists.first_null() {
-            return Err(ListElementError::Null(row));
+        if let Some(null) = lists.first_null() {
+            return Err(null);
         }
         let width = self.width;
         let written = with_elements!(&mut self.elements, write_multi_hot(buffer, width, lists, row, at, size, columns));
@@ -192,8 +184,8 @@ impl Matrix {
         n: usize,
         (dtype, rounding): (DType, Rounding),
     ) -> Result<(), ListElementError> {
-        if let Some(row) = lists.first_null() {
-            return Err(ListElementError::Null(row));
+        if let Some(null) = lists.first_null() {
+            return Err(null);
         }
         let flat = Self::flat(dtype, rounding, &lists.elements).map_err(ListElementError::Lossy)?;
         let Some(flat) = flat else { return Ok(()) };

@@ -8,10 +8,30 @@
 //! - Keys must be unique, and of a type that compares with the column's; `lookup_keys` defines which types compare, and
 //!   when values are equal. Lists are rejected, in keys and in values.
 
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use arrow::{array::ArrayRef, datatypes::DataType};
 
-use super::vocab_index::{IndexProblem, MAX_VALUES};
+use super::{
+    lookup_keys::{LookupKeys, LookupKeysProblem, align},
+    vocab_index::{IndexProblem, MAX_VALUES},
+};
 use crate::error::OpProblem;
+
+/// Column types whose index of a table's keys is kept: a table is usually looked up by columns of one type.
+const ALIGNED_MAX: usize = 4;
+
+/// The keys of a table, with their indexes: all programs that look up one table share them.
+#[derive(Debug)]
+pub struct TableKeys {
+    /// In their stored type, distinct and without nulls.
+    values: ArrayRef,
+    /// The indexes, by the type of the column that looks them up.
+    aligned: Mutex<Vec<(DataType, LookupKeys)>>,
+}
 
 /// One column of a table, with its keys.
 #[derive(Clone, Debug)]
@@ -22,22 +42,49 @@ pub struct LookupTable {
     pub key: String,
     /// The name of the column, for errors.
     pub column: String,
-    /// The keys in their stored type, distinct and without nulls.
-    pub keys: ArrayRef,
+    /// The keys.
+    pub keys: Arc<TableKeys>,
     /// One value per key, in their stored type.
     pub values: ArrayRef,
+    /// What counts the memory of keys and values: programs hold it as long as they use them.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl TableKeys {
+    /// Keys in their stored type, which must be distinct and not null.
+    pub fn new(values: ArrayRef) -> Self {
+        Self { values, aligned: Mutex::default() }
+    }
+
+    /// The keys in their stored type.
+    pub fn values(&self) -> &ArrayRef {
+        &self.values
+    }
+
+    /// The keys in the representation of a column's values.
+    pub(crate) fn aligned(&self, column: &DataType) -> Result<LookupKeys, LookupKeysProblem> {
+        let mut aligned = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, keys)) = aligned.iter().find(|(of, _)| of == column) {
+            return Ok(keys.clone());
+        }
+        let keys = align(self.values.as_ref(), column)?;
+        if aligned.len() < ALIGNED_MAX {
+            aligned.push((column.clone(), keys.clone()));
+        }
+        Ok(keys)
+    }
 }
 
 impl PartialEq for LookupTable {
     fn eq(&self, other: &Self) -> bool {
-        self.keys.as_ref() == other.keys.as_ref() && self.values.as_ref() == other.values.as_ref()
+        self.keys.values.as_ref() == other.keys.values.as_ref() && self.values.as_ref() == other.values.as_ref()
     }
 }
 
 impl LookupTable {
     /// The error of keys that do not compare with values of a type.
     pub(crate) fn not_compared(&self, values: &DataType) -> OpProblem {
-        let (key, table, keys) = (&self.key, &self.table, self.keys.data_type());
+        let (key, table, keys) = (&self.key, &self.table, self.keys.values.data_type());
         OpProblem::Parameter(format!(
             "the key {key:?} of {table:?} has type {keys}, which does not compare with values of type {values}; \
              cast one of the two: the values in a derived column, or the key in its dataset"
@@ -62,16 +109,16 @@ mod tests {
 
     use arrow::array::{ArrayRef, AsArray, Float32Array, Int64Array, StringArray};
 
-    use super::LookupTable;
+    use super::{LookupTable, TableKeys};
     use crate::{
         DType, Fill, Op, VocabValues,
         testing::{assemble, assert_ints, assert_singles, compile_error, evaluate, int_lists, ints},
     };
 
     fn lookup(values: impl arrow::array::Array + 'static) -> Op {
-        let keys = Arc::new(Int64Array::from(vec![10, 20, 30]));
+        let keys = Arc::new(TableKeys::new(Arc::new(Int64Array::from(vec![10, 20, 30]))));
         let [table, key, column] = ["items", "id", "price"].map(str::to_owned);
-        Op::Lookup(Arc::new(LookupTable { table, key, column, keys, values: Arc::new(values) }))
+        Op::Lookup(Arc::new(LookupTable { table, key, column, keys, values: Arc::new(values), held: None }))
     }
 
     #[test]

@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn a_null_is_an_error_of_its_row() {
         let message = row_error(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[Some(1), None])]));
-        assert!(message.contains("row 1 is null; fill nulls with fill_null"), "{message}");
+        assert!(
+            message.contains("element 1 of the list in row 1 is null; fill null elements with fill_null"),
+            "{message}"
+        );
         let message = row_error(DType::Float32, &[pad(2, 0.0)], int_lists(&[Some(&[]), Some(&[]), None]));
         assert!(message.contains("row 2 is null"), "{message}");
     }

@@ -24,8 +24,7 @@ pub enum TokenizerError {
     },
     /// A length that special tokens alone exceed.
     #[error(
-        "max_length is {max_length}, and the tokenizer adds {added} special token(s) to every text: set at least {}",
-        .added + 1
+        "max_length is {max_length}, and the tokenizer adds {added} special token(s) to every text: set at least {added}"
     )]
     MaxLength {
         /// The length.

@@ -97,7 +97,7 @@ impl Tokenizer {
         let mut model = self.model.clone();
         if let Some(max_length) = tokenization.max_length {
             let added = self.model.added_tokens();
-            if max_length as usize <= added {
+            if (max_length as usize) < added {
                 return Err(TokenizerError::MaxLength { max_length, added });
             }
             match tokenization.truncation {

@@ -61,8 +61,15 @@ fn the_op_decides_about_length_and_special_tokens_instead_of_the_file() {
     let encoder = tokenizer.encoder(with(Some(4), Truncation::Error)).unwrap();
     let rows = texts(&[Some("a"), Some("a b a b")]);
     assert_eq!(encoder.encode(&rows, None).unwrap_err(), (1, TokenProblem::TooLong { tokens: 5, max_length: 4 }));
-    let error = tokenizer.encoder(with(Some(1), Truncation::Right)).unwrap_err();
+    // Special tokens alone.
+    for truncation in [Truncation::Right, Truncation::Left] {
+        assert_eq!(lists(with(Some(1), truncation), &long, None), [Some(vec![9])]);
+    }
+    let special = r#"{"SpecialToken": {"id": "<s>", "type_id": 0}}"#;
+    let two = Tokenizer::parse(WORDS.replace(special, &format!("{special}, {special}")).as_bytes()).unwrap();
+    let error = two.encoder(with(Some(1), Truncation::Right)).unwrap_err();
     assert!(error.to_string().ends_with("set at least 2"), "{error}");
+    assert!(two.encoder(with(Some(2), Truncation::Right)).is_ok());
 }
 
 #[test]

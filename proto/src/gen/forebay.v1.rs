@@ -18,6 +18,10 @@ pub struct Plan {
     /// Columns of other datasets, for the filter, derived columns and outputs; each join may use the columns of the ones before it.
     #[prost(message, repeated, tag = "5")]
     pub join: ::prost::alloc::vec::Vec<Join>,
+    /// Stored columns that the plan read when it was fitted, sorted by name, with their types. A column with values of another type
+    /// is rejected, because learned values and expressions depend on them. Written by a fit.
+    #[prost(message, repeated, tag = "6")]
+    pub types: ::prost::alloc::vec::Vec<ColumnType>,
 }
 impl ::prost::Name for Plan {
 const NAME: &'static str = "Plan";
@@ -61,6 +65,20 @@ impl ::prost::Name for Unit {
 const NAME: &'static str = "Unit";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Unit".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Unit".into() }}
+/// The type of a column, as far as values depend on it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ColumnType {
+    #[prost(string, tag = "1")]
+    pub column: ::prost::alloc::string::String,
+    /// The type that its values load as, as pyarrow prints it: int64 for integers of any width but uint64, string, binary, double,
+    /// timestamp\[us, tz=Europe/Berlin\], list<item: int64>. A dictionary has the type of its values, and a long name ends in a digest.
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ColumnType {
+const NAME: &'static str = "ColumnType";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ColumnType".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ColumnType".into() }}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Derive {
     #[prost(string, tag = "1")]

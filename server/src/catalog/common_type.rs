@@ -323,7 +323,8 @@ fn finer(a: TimeUnit, b: TimeUnit) -> TimeUnit {
     a.max(b)
 }
 
-fn is_utc(zone: Option<&str>) -> bool {
+/// Whether a time zone is a spelling of UTC.
+pub fn is_utc(zone: Option<&str>) -> bool {
     matches!(zone, Some("UTC" | "+00:00" | "Z" | "Etc/UTC"))
 }
 

@@ -61,6 +61,7 @@ use std::{
 };
 
 pub use arrow_layout::{ArrowBatch, ArrowCodec, ArrowDictionary, ArrowLayout, ColumnBuffers, dictionary_id};
+pub use common_type::is_utc;
 pub use dataset::Dataset;
 pub use deleted_rows::DeletedRows;
 pub use error::CatalogError;

@@ -33,6 +33,8 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     });
     let mut units = plan.units.clone();
     units.sort_by(|one, other| one.column.cmp(&other.column));
+    let mut types = plan.types.clone();
+    types.sort_by(|one, other| one.column.cmp(&other.column));
     let join = plan.join.iter().map(|join| {
         let key = if join.key.is_empty() { &join.on } else { &join.key };
         v1::Join { key: key.clone(), ..join.clone() }
@@ -43,6 +45,7 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
         outputs: outputs.collect(),
         units,
         join: join.collect(),
+        types,
     }
 }
 

@@ -13,6 +13,7 @@ mod grouping;
 mod learn;
 mod lookup;
 mod mixture;
+mod null_advice;
 mod ops;
 mod outputs;
 mod pack;

@@ -15,6 +15,7 @@ use super::{
     error::PlanError,
     learn::first_unlearned,
     lookup::Tables,
+    null_advice::null_advice,
     ops::kernel_op,
     pack::check_pack,
     path::chain_path,
@@ -41,7 +42,9 @@ pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Ta
         }
     }
     let schema = Schema::new(fields);
-    Program::compile(&specs, &schema).map_err(|error| PlanError::of_outputs(renumbered(error, plan), &schema))
+    let program = Program::compile(&specs, &schema);
+    let program = program.map_err(|error| PlanError::of_outputs(renumbered(error, plan), &schema))?;
+    Ok(program.with_null_advice(|output, chain| null_advice(plan, &schema, output, chain)))
 }
 
 /// Converts every output. An op that is not fitted is an error.
@@ -84,6 +87,7 @@ pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
         ("plan.derive", plan.derive.len()),
         ("plan.outputs", plan.outputs.len()),
         ("plan.units", plan.units.len()),
+        ("plan.types", plan.types.len()),
     ];
     for (path, count) in entries {
         if count > PLAN_ENTRIES_MAX {

@@ -1,6 +1,6 @@
 //! The parts of the server that streams and fits run on.
 
-use super::{device::Device, plan_store::PlanStore};
+use super::{device::Device, plan_store::PlanStore, resolve::table_columns::TableColumns};
 use crate::{
     budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
     plan::Limits, scan::Sharing, state::State, tokenizers::Tokenizers, udf::Udfs,
@@ -27,6 +27,8 @@ pub(super) struct Environment {
     pub tokenizers: Tokenizers,
     /// The threads that decode images.
     pub images: ImagePool,
+    /// Columns of tables that plans look up.
+    pub table_columns: TableColumns,
 }
 
 /// The parts of the server that streams run on.
@@ -62,6 +64,22 @@ impl Environment {
         let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
         let (plans, sharing) = (PlanStore::new(state.clone()), Sharing::default());
         let images = ImagePool::new(cpu.clone());
-        Self { catalog, engine, cpu, budget, state, plans, limits, device, cache, sharing, udfs, tokenizers, images }
+        let table_columns = TableColumns::default();
+        Self {
+            catalog,
+            engine,
+            cpu,
+            budget,
+            state,
+            plans,
+            limits,
+            device,
+            cache,
+            sharing,
+            udfs,
+            tokenizers,
+            images,
+            table_columns,
+        }
     }
 }

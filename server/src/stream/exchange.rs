@@ -19,10 +19,10 @@ use super::{
     resolve::{
         cache::{Compiler, PinnedPlan, PlanCache},
         derivation::Derivation,
+        drift::FittedColumns,
         expressions::{Expressions, RowSource},
         function_column::{Drawing, FunctionColumn},
         passing::Passing,
-        units,
     },
 };
 use crate::{
@@ -71,7 +71,8 @@ struct ExchangeCompiler {
 
 impl Exchanges {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, cache: Arc::new(PlanCache::new(None)) }
+        let cache = PlanCache::new(None, &environment.budget);
+        Self { environment, cache }
     }
 
     /// Compiles a request's plan against the schema of its batches.
@@ -140,7 +141,9 @@ impl Compiler for ExchangeCompiler {
         types: FittedTypes,
     ) -> Result<Exchange, StreamError> {
         types.check(&self.schema)?;
-        Exchange::compile(environment, plan, &self.schema)
+        let fitted = FittedColumns::of(&plan.plan);
+        let compiled = Exchange::compile(environment, plan, &self.schema, &fitted);
+        compiled.map_err(|error| fitted.explain(error, &self.schema))
     }
 
     async fn store(&self, _: &Environment, draft: Exchange) -> Exchange {
@@ -151,11 +154,16 @@ impl Compiler for ExchangeCompiler {
 // === impl Exchange ===
 
 impl Exchange {
-    fn compile(environment: &Environment, pinned: PinnedPlan, schema: &Schema) -> Result<Self, StreamError> {
+    fn compile(
+        environment: &Environment,
+        pinned: PinnedPlan,
+        schema: &Schema,
+        fitted: &FittedColumns,
+    ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, functions, .. } = pinned;
         let plan = plan::without_folds(plan);
         let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Client)?;
-        units::check(&plan, &expressions.schema)?;
+        fitted.check_units(&expressions.schema)?;
         if plan::packs(&plan) {
             let reason = "DoExchange returns a row for each row that it gets, and packing does not: leave it out";
             return Err(PlanError::field("plan.outputs[0].pack", reason).into());
@@ -164,6 +172,7 @@ impl Exchange {
         let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
+        fitted.check(&derivation.input)?;
         let (budget, batch_bytes_max) = (environment.budget.clone(), environment.limits.batch_bytes_max);
         Ok(Self { plan_id, derivation, program, budget, batch_bytes_max })
     }

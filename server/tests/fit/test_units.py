@@ -50,7 +50,7 @@ def test_statistics_of_times_apply_to_their_unit(serve: Serve, times: Path, name
     plan = fb.Plan(derive={"u": "t"}, outputs={"o": TEMPORAL[name]})
     one, other = serve(sets), serve(sets)
     with fb.connect(one.url) as fits, fb.connect(other.url) as computes:
-        for fitted_to, also in (("us", []), ("utc", ["vienna"])):
+        for fitted_to in ("us", "utc"):
             fitted = fits.fitted(fitted_to, plan)
             assert isinstance(fitted, fb.FittedPlan)
             suffix = "" if fitted_to == "us" else ", tz"
@@ -59,13 +59,12 @@ def test_statistics_of_times_apply_to_their_unit(serve: Serve, times: Path, name
             want = np.concatenate([batch["o"] for batch in fits.stream(fitted_to, fitted)])
             # A server that has not fitted the plan and has only its JSON, and one that has.
             for client in (computes, fits):
-                for kind in (fitted_to, *also):
-                    # By the plan alone: no id leads to what the fit has seen.
-                    got = np.concatenate([batch["o"] for batch in client.stream(kind, fitted.plan)])
-                    assert np.array_equal(got, want)
+                # By the plan alone: no id leads to what the fit has seen.
+                got = np.concatenate([batch["o"] for batch in client.stream(fitted_to, fitted.plan)])
+                assert np.array_equal(got, want)
             with computes.exchange(fitted.plan) as exchange:
                 assert np.array_equal(exchange(moments(TIMES[fitted_to]))["o"], want)
-            for kind in set(TIMES) - {fitted_to, *also}:
+            for kind in set(TIMES) - {fitted_to}:
                 with pytest.raises(fb.ForebayError, match=r'schema drift: column ".".*timestamp\[us') as caught:
                     list(computes.stream(kind, fitted.plan))
                 assert caught.value.code == "FAILED_PRECONDITION"
@@ -74,6 +73,9 @@ def test_statistics_of_times_apply_to_their_unit(serve: Serve, times: Path, name
                     computes.exchange(fitted.plan) as exchange,
                 ):
                     exchange(moments(TIMES[kind]))
+                if {fitted_to, kind} == {"utc", "vienna"}:
+                    # A zone is part of a column's type, and this plan no longer reads the column.
+                    continue
                 with pytest.raises(fb.ForebayError, match="schema drift"):
                     computes.fitted(kind, fb.Plan.from_dict({**fitted.plan.to_dict(), **more()}))
 

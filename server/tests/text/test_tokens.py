@@ -69,7 +69,7 @@ def test_a_million_spaces_do_not_end_the_matches_of_a_pattern(client: fb.Client,
 @pytest.mark.parametrize("name", ["gpt2", "llama2", "bert", "t5"])
 def test_truncation(client: fb.Client, files: dict[str, Path], name: str, truncation: Any):
     tokenizer = Tokenizer.from_file(str(files[name]))
-    for length in (3, 17, 1000):
+    for length in (2, 3, 17, 1000):
         for special in (True, False):
             options: Any = {"max_length": length, "truncation": truncation, "add_special_tokens": special}
             columns = fb.cols("text").tokenize(name, **options)

@@ -43,6 +43,8 @@ class Plan:
     """Joins with other datasets, made by `forebay.join`."""
     units: Mapping[str, str] = field(hash=False)
     """Units of date and time columns when the plan was fitted; set by a fit."""
+    types: Mapping[str, str] = field(hash=False)
+    """Types of the stored columns that the plan read when it was fitted; set by a fit."""
     training_filter: str | None
     """Filter of the rows that parameters are learned from; None: those of `filter`. Set by `split`."""
 
@@ -54,6 +56,7 @@ class Plan:
         derive: Mapping[str, str] | None = None,
         join: Join | Sequence[Join] = (),
         units: Mapping[str, str] | None = None,
+        types: Mapping[str, str] | None = None,
         training_filter: str | None = None,
     ) -> None:
         for name, given in (("filter", filter), ("training_filter", training_filter)):
@@ -81,6 +84,7 @@ class Plan:
         object.__setattr__(self, "outputs", made)
         object.__setattr__(self, "join", joins)
         object.__setattr__(self, "units", dict(units or {}))
+        object.__setattr__(self, "types", dict(types or {}))
         object.__setattr__(self, "training_filter", training_filter)
 
     def __repr__(self) -> str:
@@ -192,6 +196,8 @@ class Plan:
             plan["join"] = [item.to_dict() for item in self.join]
         if self.units:
             plan["units"] = [{"column": column, "unit": unit} for column, unit in self.units.items()]
+        if self.types:
+            plan["types"] = [{"column": column, "type": kind} for column, kind in self.types.items()]
         return plan
 
     def to_json(self) -> str:

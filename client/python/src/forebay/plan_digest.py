@@ -30,6 +30,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "outputs": (3, "*Output"),
         "units": (4, "*Unit"),
         "join": (5, "*Join"),
+        "types": (6, "*ColumnType"),
     },
     "Join": {
         "table": (1, "string"),
@@ -40,6 +41,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "snapshot": (6, "string"),
     },
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
+    "ColumnType": {"column": (1, "string"), "type": (2, "string")},
     "Derive": {"name": (1, "string"), "expr": (2, "string")},
     "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part"), "pack": (4, "?Pack")},
     "Pack": {"length": (1, "uint32"), "separator": (2, "?int64"), "padding": (3, "int64")},

@@ -32,11 +32,12 @@ class PlanFields(TypedDict):
     outputs: dict[str, Output]
     units: dict[str, str]
     join: list[Join]
+    types: dict[str, str]
 
 
 def read_plan(plan: Fields) -> PlanFields:
     """Return the arguments of the plan that the JSON describes."""
-    fields = _fields("plan", plan, "filter", "derive", "outputs", "units", "join")
+    fields = _fields("plan", plan, "filter", "derive", "outputs", "units", "join", "types")
     derive = _derive(fields.get("derive"))
     outputs: dict[str, Output] = {}
     for i, item in enumerate(_list("plan.outputs", fields.get("outputs"))):
@@ -50,14 +51,20 @@ def read_plan(plan: Fields) -> PlanFields:
             dtype=_dtype(f"outputs[{i}].dtype", entry.get("dtype")),
             pack=_pack(f"outputs[{i}].pack", entry.get("pack")),
         )
-    units: dict[str, str] = {}
-    for i, item in enumerate(_list("plan.units", fields.get("units"))):
-        entry = _fields(f"units[{i}]", item, "column", "unit")
-        units[_text(f"units[{i}].column", entry.get("column"))] = _text(f"units[{i}].unit", entry.get("unit"))
+    units, types = _facts(fields, "units", "unit"), _facts(fields, "types", "type")
     joins = [_join(f"join[{i}]", item) for i, item in enumerate(_list("plan.join", fields.get("join")))]
     text = fields.get("filter")
     written = None if text is None else _text("plan.filter", text)
-    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units, join=joins)
+    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units, join=joins, types=types)
+
+
+def _facts(plan: Fields, name: str, fact: str) -> dict[str, str]:
+    """Return what a fit wrote about columns: their units or their types."""
+    facts: dict[str, str] = {}
+    for i, item in enumerate(_list(f"plan.{name}", plan.get(name))):
+        entry = _fields(f"{name}[{i}]", item, "column", fact)
+        facts[_text(f"{name}[{i}].column", entry.get("column"))] = _text(f"{name}[{i}].{fact}", entry.get(fact))
+    return facts
 
 
 def _derive(value: object) -> dict[str, str]:

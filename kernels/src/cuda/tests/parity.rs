@@ -222,7 +222,7 @@ type NamedFault = (String, String, usize, bool);
 
 fn fault_of(error: &KernelError, start: usize) -> NamedFault {
     match error {
-        KernelError::Null { output, column, row } => (output.clone(), column.clone(), row - start, true),
+        KernelError::Null { output, column, row, .. } => (output.clone(), column.clone(), row - start, true),
         KernelError::Lossy { output, column, row, .. } | KernelError::OneHotIndex { output, column, row, .. } => {
             (output.clone(), column.clone(), row - start, false)
         }

@@ -74,9 +74,14 @@ fn rejects_rows_out_of_range_or_beyond_the_capacity() {
 
 #[test]
 fn a_null_error_names_its_remedies() {
-    let expected = "output \"out\", column \"x\": row 2 is null; fill nulls with fill_null, or exclude such rows with \
-                    the filter `x IS NOT NULL`";
-    assert_eq!(row_error(DType::Float32, &[], doubles(&[Some(1.0), Some(2.0), None, None])), expected);
+    let expected = "output \"out\", column \"x\": row 2 is null; fill nulls with fill_null";
+    let column = doubles(&[Some(1.0), Some(2.0), None, None]);
+    assert_eq!(row_error(DType::Float32, &[], column.clone()), expected);
+    let table = table(Arc::new(column));
+    let program = compile(DType::Float32, &[&[]], &table).unwrap();
+    let advised = program.with_null_advice(|output, chain| Some(format!("see {output} and {chain}")));
+    let error = BatchBuilder::new(Arc::new(advised), 4).append(&table, 0..4).unwrap_err();
+    assert!(error.to_string().ends_with("row 2 is null; see 0 and 0"), "{error}");
     let hash = Op::HashBucket { buckets: 3, seed: 0 };
     assert!(row_error(DType::Int32, &[hash], StringArray::from(vec![Some("a"), None])).contains("row 1 is null"));
     let mut column = vec![Some(1.0); 3000];

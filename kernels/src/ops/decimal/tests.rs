@@ -12,7 +12,7 @@ use arrow::{
 
 use super::*;
 use crate::{
-    DType, LookupTable, Op, Prefix, VocabValues,
+    DType, LookupTable, Op, Prefix, TableKeys, VocabValues,
     ops::exact_decimal::rescaled,
     testing::{assemble, assert_ints, compile_error, evaluate, table},
 };
@@ -184,8 +184,9 @@ fn a_fit_counts_decimals_found_by_lookup_exactly() {
         table: "t".to_owned(),
         key: "k".to_owned(),
         column: "v".to_owned(),
-        keys,
+        keys: Arc::new(TableKeys::new(keys)),
         values,
+        held: None,
     }));
     let column = || Int64Array::from(vec![Some(2), Some(1), None, Some(3)]);
     let fill = Op::FillNull(Fill::Integer(TIE as i64 + 3));

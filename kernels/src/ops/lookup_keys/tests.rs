@@ -11,7 +11,7 @@ use arrow::{
 };
 
 use crate::{
-    Fill, LookupTable, Op,
+    Fill, LookupTable, Op, TableKeys,
     testing::{assert_ints, compile_error, evaluate},
 };
 
@@ -21,8 +21,9 @@ fn lookup(keys: ArrayRef) -> Op {
         table: "t".to_owned(),
         key: "k".to_owned(),
         column: "v".to_owned(),
-        keys,
+        keys: Arc::new(TableKeys::new(keys)),
         values,
+        held: None,
     }))
 }
 
@@ -134,8 +135,9 @@ fn found_values_keep_their_type_for_the_next_lookup() {
         table: "t".to_owned(),
         key: "k".to_owned(),
         column: "v".to_owned(),
-        keys: array(Int64Array::from(vec![10, 20])),
+        keys: Arc::new(TableKeys::new(array(Int64Array::from(vec![10, 20])))),
         values: days,
+        held: None,
     }));
     let from_day = lookup(array(Date64Array::from(vec![2 * 86_400_000, 86_400_000])));
     assert_ints(&evaluate(&[to_day, from_day], Int64Array::from(vec![10, 20, 30])), &[Some(1), Some(0), None]);

@@ -15,10 +15,10 @@ use super::{
     fit::dry_run::{DryRun, dry_run},
     resolve::{
         derivation::Derivation,
+        drift::FittedColumns,
         expressions::{Expressions, RowSource},
         functions::with_functions,
         lookup::with_tables,
-        units,
     },
 };
 use crate::{
@@ -44,28 +44,33 @@ pub(super) async fn check(
         let expressions = |schema: &Schema| {
             Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Snapshot { sample: None })
         };
-        let compiled = expressions(stored)?;
-        units::check(&plan, &compiled.schema)?;
-        let narrowed = nulls::without_absent(stored, &snapshot, &compiled);
-        // Derived columns have no nulls where the columns that they read have none.
-        let compiled = expressions(&narrowed)?;
-        let run = dry_run(&plan, &compiled.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
-        of_run(&snapshot, &compiled, &run, &tables)
+        let fitted = FittedColumns::of(&plan);
+        let checked = || {
+            let compiled = expressions(stored)?;
+            fitted.check_units(&compiled.schema)?;
+            let narrowed = nulls::without_absent(stored, &snapshot, &compiled);
+            // Derived columns have no nulls where the columns that they read have none.
+            let compiled = expressions(&narrowed)?;
+            let run = dry_run(&plan, &compiled.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
+            let columns = run.program.input_columns().iter().map(AsRef::as_ref);
+            let read = Derivation::new(stored, &compiled, columns, false)?.input;
+            fitted.check(&read)?;
+            of_run(&snapshot, (&compiled, &read), &run, &tables)
+        };
+        checked().map_err(|error| fitted.explain(error, stored))
     });
     checked.await?
 }
 
 fn of_run(
     snapshot: &Arc<Snapshot>,
-    expressions: &Expressions,
+    (expressions, input): (&Expressions, &Schema),
     run: &DryRun,
     tables: &Tables,
 ) -> Result<v1::PlanCheck, StreamError> {
     let read = nulls::of_chains(expressions);
     let null_columns =
         nulls::refused(&plan::output_specs(&run.plan, &read, tables)?, &plan::chain_schema(&run.plan, &read)?);
-    let columns = run.program.input_columns().iter().map(AsRef::as_ref);
-    let input = Derivation::new(snapshot.wide_schema(), expressions, columns, false)?.input;
     let of_question = |pass: usize, question: &Question| v1::LearnedStatistic {
         output: run.plan.outputs.get(question.output()).map(|output| output.name.clone()).unwrap_or_default(),
         column: question.column.clone(),

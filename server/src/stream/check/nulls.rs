@@ -93,5 +93,5 @@ fn may_end(dtype: DType, chain: &Chain, read: &Schema) -> bool {
     let fields: Vec<Field> = fields.into_iter().map(|field| field.with_nullable(true)).collect();
     let Ok(row) = RecordBatch::try_new(Arc::new(Schema::new(fields)), nulls) else { return false };
     let appended = BatchBuilder::new(Arc::new(program), 1).append(&row, 0..1);
-    matches!(appended, Err(KernelError::Null { .. } | KernelError::Unmapped { .. }))
+    matches!(appended, Err(KernelError::Null { .. } | KernelError::NullElement { .. } | KernelError::Unmapped { .. }))
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{catalog::LeftOut, state::Kind};
 use columns::DescribedColumns;
-pub(crate) use type_name::type_name;
+pub(crate) use type_name::{full_type_name, type_name};
 
 /// Descriptions that are computed at once; further ones wait.
 const DESCRIBED_AT_ONCE: usize = 2;

@@ -5,22 +5,38 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 /// Longest name, in characters: a struct may have thousands of fields.
 const NAME_LENGTH_MAX: usize = 200;
 
+/// The parts of a name to write.
+#[derive(Clone, Copy)]
+struct NameLimits {
+    depth: usize,
+    fields: usize,
+}
+
+/// More than a truncated name can show.
+const TRUNCATED: NameLimits = NameLimits { depth: 16, fields: NAME_LENGTH_MAX / 4 };
+
+/// Everything: the reader of a file or message has limited the depth of its types.
+const FULL: NameLimits = NameLimits { depth: usize::MAX, fields: usize::MAX };
+
 /// The name of a type, truncated if it is long.
 pub(crate) fn type_name(data_type: &DataType) -> String {
-    let name = whole_name(data_type, 0);
+    let name = name_within(data_type, TRUNCATED);
     match name.char_indices().nth(NAME_LENGTH_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name,
     }
 }
 
-fn whole_name(data_type: &DataType, depth: usize) -> String {
-    /// Nesting that a truncated name can show.
-    const DEPTH_MAX: usize = 16;
-    if depth == DEPTH_MAX {
+/// The name of a type, however long.
+pub(crate) fn full_type_name(data_type: &DataType) -> String {
+    name_within(data_type, FULL)
+}
+
+fn name_within(data_type: &DataType, limits: NameLimits) -> String {
+    if limits.depth == 0 {
         return "…".to_owned();
     }
-    let name = |data_type: &DataType| whole_name(data_type, depth + 1);
+    let name = |data_type: &DataType| name_within(data_type, NameLimits { depth: limits.depth - 1, ..limits });
     let item = |field: &Field| format!("{}: {}", field.name(), name(field.data_type()));
     match data_type {
         DataType::Boolean => "bool".to_owned(),
@@ -48,8 +64,7 @@ fn whole_name(data_type: &DataType, depth: usize) -> String {
         DataType::LargeList(field) => format!("large_list<{}>", item(field)),
         DataType::FixedSizeList(field, width) => format!("fixed_size_list<{}>[{width}]", item(field)),
         DataType::Struct(fields) => {
-            // One more than a truncated name can show.
-            let fields = fields.iter().take(NAME_LENGTH_MAX / 4).map(|field| item(field));
+            let fields = fields.iter().take(limits.fields).map(|field| item(field));
             format!("struct<{}>", fields.collect::<Vec<_>>().join(", "))
         }
         DataType::Map(entries, _) => match entries.data_type() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
 use tracing::Instrument;
 
@@ -26,10 +26,10 @@ use crate::{
         plan_store::{FittedTypes, PlanStore},
         resolve::{
             derivation::Derivation,
+            drift::{self, FittedColumns},
             expressions::{Expressions, RowSource},
             functions::with_functions,
             lookup::with_tables,
-            units,
         },
         row_pass::{self, RowSink},
     },
@@ -54,6 +54,8 @@ struct CheckedPlan {
     before: v1::Plan,
     tables: Arc<Tables>,
     expressions: Arc<Expressions>,
+    /// The stored columns that the plan reads.
+    read: SchemaRef,
 }
 
 /// Learns what the plan leaves open, and stores the result.
@@ -67,7 +69,7 @@ pub(super) async fn learn(
     if runner.is_some() {
         elsewhere::check(&fit.plan)?;
     }
-    let CheckedPlan { mut plan, before, tables, expressions } = check(environment, fit).await?;
+    let CheckedPlan { mut plan, before, tables, expressions, read } = check(environment, fit).await?;
     progress.expect_passes(plan::pass_count(&plan)? as u64);
     loop {
         let mut questions = plan::questions(&plan, &tables)?;
@@ -89,9 +91,9 @@ pub(super) async fn learn(
     }
     let passes = progress.passes_begun();
     if passes > 0 {
-        units::write(&mut plan, &expressions.schema);
+        drift::write(&mut plan, &expressions.schema, &read);
     }
-    let result = store(environment, &snapshot, CheckedPlan { plan, before, tables, expressions }).await?;
+    let result = store(environment, &snapshot, CheckedPlan { plan, before, tables, expressions, read }).await?;
     let dataset = snapshot.dataset();
     for warning in &result.warnings {
         tracing::warn!(dataset, plan_id = result.plan_id, warning, "plan fitted with a warning");
@@ -124,13 +126,22 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
     let stored = Arc::clone(snapshot.wide_schema());
     let (plan, functions) = with_functions(environment, plan).await.map_err(|error| error.in_original(&sent))?;
     let checked = environment.cpu.run(move || {
-        let source = RowSource::Snapshot { sample };
+        let fitted = FittedColumns::of(&plan);
         let before = plan;
         let plan = plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
-        let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
-        units::check(&plan, &expressions.schema)?;
-        dry_run::dry_run(&plan, &expressions.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
-        Ok(CheckedPlan { plan, before, tables: Arc::new(tables), expressions })
+        let checked = || {
+            let source = RowSource::Snapshot { sample };
+            let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
+            fitted.check_units(&expressions.schema)?;
+            let run = dry_run::dry_run(&plan, &expressions.chain_schema, &tables);
+            let program = run.map_err(|error| error.in_original(&sent))?.program;
+            let columns = program.input_columns().iter().map(AsRef::as_ref);
+            let read = Derivation::new(&stored, &expressions, columns, false)?.input;
+            fitted.check(&read)?;
+            Ok((expressions, read))
+        };
+        let (expressions, read) = checked().map_err(|error| fitted.explain(error, &stored))?;
+        Ok(CheckedPlan { plan, before, tables: Arc::new(tables), expressions, read })
     });
     checked.await?
 }
@@ -141,15 +152,13 @@ async fn store(
     snapshot: &Arc<Snapshot>,
     fitted: CheckedPlan,
 ) -> Result<v1::FitResult, StreamError> {
-    let of = Arc::clone(snapshot);
+    let digest = snapshot.digest().to_owned();
     // On the CPU pool: encoding and digesting a large vocabulary is work.
     let compiled = environment.cpu.run(move || {
-        let CheckedPlan { mut plan, before, tables, expressions } = fitted;
+        let CheckedPlan { mut plan, before, tables, expressions, read } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
-        let program = plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
-        let columns = program.input_columns().iter().map(AsRef::as_ref);
-        let read = Derivation::new(of.wide_schema(), &expressions, columns, false)?.input;
-        plan::write_fitted_rows(&mut plan, &before, of.digest(), expressions.sample);
+        plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
+        plan::write_fitted_rows(&mut plan, &before, &digest, expressions.sample);
         let (encoded, types) = (PlanStore::encode(&plan)?, FittedTypes::of(&read));
         Ok::<_, StreamError>((plan::plan_id(&plan), plan, encoded, types))
     });

@@ -11,6 +11,7 @@ use std::{
 use forebay_proto::v1;
 
 use crate::{
+    budget::Budget,
     metrics::{self, Cache},
     plan::{self, Source, Tables},
     stream::{
@@ -30,11 +31,19 @@ const COMPILED_MAX: usize = 16;
 /// The plans that were compiled last, newest first.
 #[derive(Debug)]
 pub(crate) struct PlanCache<K, T> {
-    entries: Mutex<VecDeque<(K, Arc<T>)>>,
+    entries: Mutex<VecDeque<CachedPlan<K, T>>>,
     /// The generation of the tokenizers that they were compiled with.
     tokenizers: AtomicU64,
     /// The metric that counts hits and misses, if any.
     metric: Option<Cache>,
+}
+
+#[derive(Debug)]
+struct CachedPlan<K, T> {
+    key: K,
+    compiled: Arc<T>,
+    /// Whether it holds columns of tables, which may be large.
+    has_tables: bool,
 }
 
 /// A plan with its tables pinned and read and its functions pinned, ready to be compiled.
@@ -85,8 +94,16 @@ where
     K: PartialEq + Send + 'static,
     T: Send + Sync + 'static,
 {
-    pub(crate) fn new(metric: Option<Cache>) -> Self {
-        Self { entries: Mutex::default(), tokenizers: AtomicU64::new(0), metric }
+    /// A cache that forgets plans with tables when the memory of `budget` is short.
+    pub(crate) fn new(metric: Option<Cache>, budget: &Budget) -> Arc<Self> {
+        let cache = Arc::new(Self { entries: Mutex::default(), tokenizers: AtomicU64::new(0), metric });
+        let idle = Arc::downgrade(&cache);
+        budget.on_shortage(move || {
+            if let Some(cache) = idle.upgrade() {
+                cache.forget_tables();
+            }
+        });
+        cache
     }
 
     /// Returns the plan of a request from the cache, or compiles it. A cached plan that was removed under its id is
@@ -114,6 +131,7 @@ where
         }
         self.record(false);
         let (plan, tables) = Box::pin(with_tables(environment, plan)).await.map_err(|error| sent.locate(error))?;
+        let has_tables = !tables.is_empty();
         let (plan, functions) = with_functions(environment, plan).await.map_err(|error| sent.locate(error))?;
         let (plan_id, plan) = if tables.is_empty() && functions.is_empty() {
             (sent_id.clone(), plan)
@@ -145,7 +163,7 @@ where
             (_, Err(known)) => Ok(known),
             (key, Ok(draft)) => {
                 let compiled = Arc::new(compiler.store(environment, draft).await);
-                self.insert(key, &compiled);
+                self.insert(CachedPlan { key, compiled: Arc::clone(&compiled), has_tables });
                 Ok(compiled)
             }
         }
@@ -170,13 +188,23 @@ where
 
     fn find(&self, key: &K) -> Option<Arc<T>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().find(|(known, _)| known == key).map(|(_, compiled)| Arc::clone(compiled))
+        entries.iter().find(|entry| entry.key == *key).map(|entry| Arc::clone(&entry.compiled))
     }
 
-    fn insert(&self, key: K, compiled: &Arc<T>) {
+    /// Forgets the plans with tables; streams in progress keep theirs.
+    fn forget_tables(&self) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|(known, _)| *known != key);
-        entries.push_front((key, Arc::clone(compiled)));
+        let (forgotten, kept): (VecDeque<_>, VecDeque<_>) = entries.drain(..).partition(|entry| entry.has_tables);
+        *entries = kept;
+        drop(entries);
+        // Freeing large columns takes a while.
+        drop(forgotten);
+    }
+
+    fn insert(&self, plan: CachedPlan<K, T>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.key != plan.key);
+        entries.push_front(plan);
         entries.truncate(COMPILED_MAX);
     }
 

@@ -20,11 +20,11 @@ use crate::{
         plan_store::{FittedTypes, PlanStore},
         resolve::{
             cache::{Compiler, PinnedPlan},
+            drift::FittedColumns,
             expressions::{Expressions, RowSource},
             function_column::FunctionColumn,
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
-            units,
         },
     },
 };
@@ -98,7 +98,7 @@ impl Compiled {
     fn new(
         environment: &Environment,
         snapshot: &Arc<Snapshot>,
-        pinned: PinnedPlan,
+        (pinned, fitted): (PinnedPlan, &FittedColumns),
         of: &CompiledKey,
         is_stored: bool,
     ) -> Result<(Self, Option<PlanToStore>), StreamError> {
@@ -118,7 +118,7 @@ impl Compiled {
             );
         }
         let expressions = Arc::new(Expressions::compile(&computed, &stored, (&tables, &functions), source)?);
-        units::check(&plan, &expressions.schema)?;
+        fitted.check_units(&expressions.schema)?;
         let of_rows = with_row_ids && !plan::packs(&plan);
         let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
         let packed = plan::packed_output(&computed, &of_rows, with_row_ids)?;
@@ -132,6 +132,7 @@ impl Compiled {
         let columns = of_rows.input_columns().iter().map(AsRef::as_ref);
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
+        fitted.check(rows.projection.schema())?;
         if grouping.is_some() && rows.skipping().next().is_some() {
             let reason = "the plan skips rows whose image cannot be decoded, and the rows of groups are counted without \
                           decoding: use on_error NULL or FAIL";
@@ -194,7 +195,9 @@ impl Compiler for SnapshotCompiler {
         plan: PinnedPlan,
         is_stored: bool,
     ) -> Result<(Compiled, Option<PlanToStore>), StreamError> {
-        Compiled::new(environment, &self.snapshot, plan, &self.key, is_stored)
+        let fitted = FittedColumns::of(&plan.plan);
+        let compiled = Compiled::new(environment, &self.snapshot, (plan, &fitted), &self.key, is_stored);
+        compiled.map_err(|error| fitted.explain(error, self.snapshot.wide_schema()))
     }
 
     async fn store(&self, environment: &Environment, draft: Self::Draft) -> Compiled {

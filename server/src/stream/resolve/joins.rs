@@ -24,7 +24,7 @@ pub(crate) struct Join {
     /// The rows of the table by key.
     rows: Prefix,
     /// The table's columns.
-    values: Vec<ArrayRef>,
+    tables: Vec<Arc<LookupTable>>,
 }
 
 /// The columns of a join that are read.
@@ -65,15 +65,14 @@ impl Join {
                 format!("column \"{}\" is {}: a join needs a column of scalars", message.on, field.data_type());
             return Err(PlanError::field(format!("{path}.on"), reason).into());
         }
-        let row_numbers = Int64Array::from_iter_values(0..i64::try_from(first.keys.len()).unwrap_or(i64::MAX));
+        let row_numbers = Int64Array::from_iter_values(0..i64::try_from(first.keys.values().len()).unwrap_or(i64::MAX));
         let rows = LookupTable { values: Arc::new(row_numbers), ..first.as_ref().clone() };
         let rows =
             Prefix::compile(&message.on, &[Op::Lookup(Arc::new(rows))], schema).map_err(|error| match error {
                 CompileError::Op { problem, .. } => PlanError::field(format!("{path}.key"), problem.to_string()),
                 other => PlanError::of_chain(&format!("{path}.on"), other, schema),
             })?;
-        let values = found.iter().map(|table| Arc::clone(&table.values)).collect();
-        Ok(Self { on: message.on.clone(), fields, rows, values })
+        Ok(Self { on: message.on.clone(), fields, rows, tables: found })
     }
 
     /// The columns that `is_read` names; none if it names none.
@@ -93,6 +92,6 @@ impl JoinedColumns {
     /// The values of each row; null where the table has no row with its key.
     pub(super) fn values(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>, StreamError> {
         let found = self.join.rows.evaluate(rows)?;
-        self.columns.iter().map(|index| Ok(take(&self.join.values[*index], &found, None)?)).collect()
+        self.columns.iter().map(|index| Ok(take(&self.join.tables[*index].values, &found, None)?)).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The tables of a plan's lookups: pinned to snapshots, which become part of the plan, and read into memory.
 
 use std::{
+    any::Any,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -12,7 +13,7 @@ use arrow::{
     row::{RowConverter, SortField},
     util::display::array_value_to_string,
 };
-use forebay_kernels::{LookupTable, Prefix};
+use forebay_kernels::{LookupTable, Prefix, TableKeys};
 use forebay_proto::v1;
 
 use crate::{
@@ -20,11 +21,14 @@ use crate::{
     error::near_names,
     plan::{self, Lookup, PlanError, Tables},
     scan::{self, Projection},
-    stream::{decode::decode, environment::Environment, error::StreamError},
+    stream::{decode::decode, environment::Environment, error::StreamError, resolve::table_columns::CountedColumn},
 };
 
 /// The most uncompressed bytes of a table's column: a lookup keeps its columns in memory.
 const TABLE_COLUMN_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes per key of its place in an index: its bits, and a slot of a hash table that is at least half empty.
+const KEY_INDEX_BYTES: u64 = 24;
 
 /// Pins the tables of a plan's lookups to snapshots, and reads them.
 pub(crate) async fn with_tables(
@@ -33,34 +37,55 @@ pub(crate) async fn with_tables(
 ) -> Result<(v1::Plan, Tables), StreamError> {
     let mut tables = Tables::default();
     pin_tables(environment, &mut plan).await?;
-    let mut columns: HashMap<(Lookup, String), ArrayRef> = HashMap::new();
-    let mut keys: HashMap<Lookup, ArrayRef> = HashMap::new();
     for (path, lookup) in plan::lookups(&plan)? {
-        let of_key = Lookup { column: lookup.key.clone(), ..lookup.clone() };
-        let table = async |field: &str, column: &str| {
-            table_column(environment, &format!("{path}.{field}"), &lookup, column).await
-        };
-        if !keys.contains_key(&of_key) {
-            let values = table("key", &lookup.key).await?;
-            let checked = environment.cpu.run({
-                let (path, lookup, values) = (format!("{path}.key"), lookup.clone(), Arc::clone(&values));
-                move || check_unique(&path, &lookup, &values)
-            });
-            checked.await??;
-            keys.insert(of_key.clone(), values);
-        }
-        let column = (of_key.clone(), lookup.column.clone());
-        if !columns.contains_key(&column) {
-            columns.insert(column.clone(), table("columns", &lookup.column).await?);
-        }
-        if let (Some(keys), Some(values)) = (keys.get(&of_key), columns.get(&column)) {
-            let (keys, values) = (Arc::clone(keys), Arc::clone(values));
-            let [table, key, column] = [&lookup.table, &lookup.key, &lookup.column].map(Clone::clone);
-            let table = LookupTable { table, key, column, keys, values };
-            tables.insert(lookup, Arc::new(table));
-        }
+        // A dataset that the operator removed has no columns, not even in memory.
+        environment.catalog.dataset(&lookup.table)?;
+        let keys = shared_keys(environment, &path, &lookup).await?;
+        let values = shared_values(environment, &path, &lookup).await?;
+        let [table, key, column] = [&lookup.table, &lookup.key, &lookup.column].map(Clone::clone);
+        let (of_keys, of_values) = (Arc::clone(&keys.column), Arc::clone(&values.column));
+        let held: Option<Arc<dyn Any + Send + Sync>> = Some(Arc::new((keys, values)));
+        tables.insert(lookup, Arc::new(LookupTable { table, key, column, keys: of_keys, values: of_values, held }));
     }
     Ok((plan, tables))
+}
+
+/// The keys of a table, from a plan in use or read.
+async fn shared_keys(
+    environment: &Environment,
+    path: &str,
+    lookup: &Lookup,
+) -> Result<Arc<CountedColumn<Arc<TableKeys>>>, StreamError> {
+    let of = Lookup { column: lookup.key.clone(), ..lookup.clone() };
+    if let Some(shared) = environment.table_columns.keys.get(&of) {
+        return Ok(shared);
+    }
+    let path = format!("{path}.key");
+    let values = table_column(environment, &path, lookup, &lookup.key).await?;
+    let bytes = values.get_array_memory_size() as u64 + KEY_INDEX_BYTES * values.len() as u64;
+    let memory = environment.budget.reserve(bytes)?;
+    let checked = environment.cpu.run({
+        let (lookup, values) = (lookup.clone(), Arc::clone(&values));
+        move || check_unique(&path, &lookup, &values)
+    });
+    checked.await??;
+    let counted = CountedColumn::new(Arc::new(TableKeys::new(values)), memory);
+    Ok(environment.table_columns.keys.share(of, counted))
+}
+
+/// A column of a table, from a plan in use or read.
+async fn shared_values(
+    environment: &Environment,
+    path: &str,
+    lookup: &Lookup,
+) -> Result<Arc<CountedColumn<ArrayRef>>, StreamError> {
+    let of = Lookup { key: String::new(), ..lookup.clone() };
+    if let Some(shared) = environment.table_columns.values.get(&of) {
+        return Ok(shared);
+    }
+    let column = table_column(environment, &format!("{path}.columns"), lookup, &lookup.column).await?;
+    let memory = environment.budget.reserve(column.get_array_memory_size() as u64)?;
+    Ok(environment.table_columns.values.share(of, CountedColumn::new(column, memory)))
 }
 
 /// Pins every table that the plan leaves open to its dataset's current snapshot.

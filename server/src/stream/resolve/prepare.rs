@@ -79,7 +79,7 @@ impl PreparedGroups {
 
 impl Resolver {
     pub(crate) fn new(environment: Arc<Environment>) -> Self {
-        let plans = Arc::new(PlanCache::new(Some(Cache::Plans)));
+        let plans = PlanCache::new(Some(Cache::Plans), &environment.budget);
         Self {
             environment,
             plans,

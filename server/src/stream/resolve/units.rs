@@ -1,7 +1,8 @@
 //! Time units of a plan's columns.
 //!
 //! A mean, bound or vocabulary in microseconds is wrong for milliseconds, so a fit writes the units into the plan, and
-//! streams and exchanges reject columns in other units.
+//! streams and exchanges reject columns in other units. Units are those of derived columns, too, whose expressions an
+//! edited plan may change; the types of stored columns are in `drift`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use forebay_proto::v1::{self, op::Op as OpMessage};
 use crate::stream::error::StreamError;
 
 /// Writes the units of the columns that a plan computes from into the plan.
-pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
+pub(super) fn write(plan: &mut v1::Plan, schema: &Schema) {
     let mut units = BTreeMap::new();
     let computed = plan.outputs.iter().filter(|output| output.dtype() != v1::DType::AsStored);
     for part in computed.flat_map(|output| &output.parts) {
@@ -30,9 +31,9 @@ pub(crate) fn write(plan: &mut v1::Plan, schema: &Schema) {
     plan.units = units.into_iter().map(|(column, unit)| v1::Unit { column, unit }).collect();
 }
 
-/// Rejects columns in other units than the plan's. A missing column is reported where it is read.
-pub(crate) fn check(plan: &v1::Plan, schema: &Schema) -> Result<(), StreamError> {
-    for v1::Unit { column, unit: expected } in &plan.units {
+/// Rejects columns in other units. A missing column is reported where it is read.
+pub(super) fn check(units: &[v1::Unit], schema: &Schema) -> Result<(), StreamError> {
+    for v1::Unit { column, unit: expected } in units {
         let Ok(field) = schema.field_with_name(column) else { continue };
         if unit(field.data_type()).as_ref() != Some(expected) {
             let found = unit(field.data_type()).unwrap_or_else(|| field.data_type().to_string());
