@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +38,24 @@ def kept(server: Server, name: str, epochs: int = 4) -> float:
     with fb.connect(server.url) as client:
         for rank in range(WORLD):
             rows = [
-                np.concatenate(
-                    [batch["id"] for batch in client.stream(name, IDS, rank=rank, epoch=epoch, **OPTIONS)]
-                )
+                np.concatenate([batch["id"] for batch in client.stream(name, IDS, rank=rank, epoch=epoch, **OPTIONS)])
                 for epoch in range(epochs)
             ]
-            pairs = zip(rows, rows[1:], strict=False)
-            shares += [len(np.intersect1d(before, after)) / len(before) for before, after in pairs]
+            shares += [len(np.intersect1d(before, after)) / len(before) for before, after in pairwise(rows)]
     return float(np.mean(shares))
+
+
+def lengths(kind: Any, server: Server) -> tuple[int, int]:
+    """The number of steps, asked twice."""
+    data = kind(server.url, "one", IDS, rank=0, **OPTIONS)
+    return len(data), len(data)
 
 
 @pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
 def test_ranks_that_keep_their_rows_are_reported_with_advice_that_helps(serve: Serve, write: Any, kind: Any):
     server = serve({"one": write(ROWS)})
     with pytest.warns(fb.KeptRows, match="each rank reads 100% of its rows in the next epoch, too.* give 25%") as told:
-        data = kind(server.url, "one", IDS, rank=0, **OPTIONS)
-        first, second = len(data), len(data)
+        first, second = lengths(kind, server)
     assert first == second
     assert len([one for one in told if one.category is fb.KeptRows]) == 1, "once"
     assert kept(server, "one") > 0.95

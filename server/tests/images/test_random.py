@@ -153,7 +153,10 @@ def test_exchanges_refuse_random_crops(client: fb.Client, op: fb.Columns):
 def test_draws_do_not_depend_on_the_files_that_a_filter_keeps(images: list[Sample], tmp_path: Path):
     contents = [image.content for image in images[:12]]
     for folder in range(3):
-        rows = {"n": range(folder * 4, folder * 4 + 4), "image": pa.array(contents[folder * 4 : folder * 4 + 4], pa.binary())}
+        rows = {
+            "n": range(folder * 4, folder * 4 + 4),
+            "image": pa.array(contents[folder * 4 : folder * 4 + 4], pa.binary()),
+        }
         (tmp_path / f"t/p={folder}").mkdir(parents=True)
         pq.write_table(pa.table(rows), tmp_path / f"t/p={folder}/a.parquet")
     daemon = Daemon(*LOOPBACK, "--state", str(tmp_path / "state"), f"--dataset=t={tmp_path / 't'}")

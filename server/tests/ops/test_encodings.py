@@ -180,11 +180,11 @@ OUTPUTS = {"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64"),
 TRAINING = np.arange(ROWS) % 3 > 0
 
 
-@pytest.mark.parametrize("filter", ["n % 3 > 0", "n % 3 > 0 -- rows to train on"])
-def test_only_rows_of_the_fit_leave_out_their_fold(client: fb.Client, filter: str):
-    fitted = client.fit("rows", fb.Plan(outputs=OUTPUTS, filter=filter))
+@pytest.mark.parametrize("training", ["n % 3 > 0", "n % 3 > 0 -- rows to train on"])
+def test_only_rows_of_the_fit_leave_out_their_fold(client: fb.Client, training: str):
+    fitted = client.fit("rows", fb.Plan(outputs=OUTPUTS, filter=training))
     for other, rows in (
-        (filter, TRAINING),
+        (training, TRAINING),
         ("n % 3 = 0", ~TRAINING),
         ("n % 2 = 0", np.arange(ROWS) % 2 == 0),
         ("n % 3 > 0 AND n > 500", TRAINING & (np.arange(ROWS) > 500)),
@@ -245,7 +245,9 @@ def test_sums_are_exact_in_any_order_and_memory(tmp_path: Path, serve: Serve):
     folded = fb.Plan(outputs={"mean": fb.output(fb.cols("word").target_mean("y"), dtype="float64")})
     plan_ids = set()
     for memory in ("1GiB", "20MiB"):
-        with fb.connect(serve({n: tmp_path / n for n in ("rows", "shuffled")}, "--fit-memory-bytes", memory).url) as client:
+        with fb.connect(
+            serve({n: tmp_path / n for n in ("rows", "shuffled")}, "--fit-memory-bytes", memory).url
+        ) as client:
             plan_ids.add(client.fit("rows", folded, refit=True).plan_id)
             of_all = [client.fit(name, fb.Plan(outputs={"mean": chain}), refit=True) for name in ("rows", "shuffled")]
             assert of_all[0].plan_id == of_all[1].plan_id
@@ -298,7 +300,7 @@ def test_a_fitted_plan_can_be_saved_and_described(client: fb.Client):
         ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"target_mean.smoothing: NaN is not"),
         ({"target_mean": {"label": "gone"}}, r'label "gone" has no value'),
         ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"2 means are no rows of 6"),
-        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"6 numbers for 1 values and 5 folds"),
+        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"6 numbers for 1 values"),
         ({"count_encode": {"values": {"strings": ["a", "b"]}, "counts": [1]}}, r"2 numbers for 2 values"),
         ({"count_encode": {"values": {"strings": ["a", "a"]}, "counts": [1, 1]}}, r'"a" .*twice'),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +54,8 @@ def client(serve: Serve, tmp_path_factory: pytest.TempPathFactory):
         yield opened
 
 
+PRICE = fb.cols("k").lookup("prices", "k", ["price"])
+
 IMAGE_SIZE = (8, 8)
 # By name: a chain that reaches a null in row 1, and the same chain with nulls filled.
 CHAINS: dict[str, tuple[fb.Columns, fb.Columns]] = {
@@ -66,7 +67,7 @@ CHAINS: dict[str, tuple[fb.Columns, fb.Columns]] = {
     "derived": (fb.cols("double"), fb.cols("double").fill_null(0)),
     "derived of derived": (fb.cols("more"), fb.cols("more").fill_null(0)),
     "joined": (fb.cols("price"), fb.cols("price").fill_null(0)),
-    "lookup": (fb.cols("k").lookup("prices", "k", ["price"]), fb.cols("k").lookup("prices", "k", ["price"]).fill_null(0)),
+    "lookup": (PRICE, PRICE.fill_null(0)),
     "list": (fb.cols("lists"), fb.cols("lists").fill_null(0)),
     "padded list": (fb.cols("lists").pad(2), fb.cols("lists").fill_null(0).pad(2)),
     "element": (fb.cols("numbers"), fb.cols("numbers").fill_null(0)),

@@ -166,7 +166,9 @@ def batches(client: fl.FlightClient, request: Mapping[str, Any]) -> list[tuple[d
     return found
 
 
-@pytest.mark.parametrize("text", ["hour = 7", "city IS NULL AND x > 2", "day > DATE '2024-02-28'", "day = DATE '1999-01-01'"])
+@pytest.mark.parametrize(
+    "text", ["hour = 7", "city IS NULL AND x > 2", "day > DATE '2024-02-28'", "day = DATE '1999-01-01'"]
+)
 @pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 3, "epoch": 2, "window_rows": 16}])
 @pytest.mark.parametrize("world", [1, 3])
 def test_neither_row_ids_nor_the_whole_snapshot_change_a_batch(
@@ -179,7 +181,12 @@ def test_neither_row_ids_nor_the_whole_snapshot_change_a_batch(
     for more in ({"with_row_ids": True}, {"snapshot": whole}, {"with_row_ids": True, "snapshot": whole}):
         assert batches(client, {**request, **more}) == want, more
         # Also from the middle, with the digest that a state has.
-        resumed = {**request, **more, "start_position": 14 * world, "snapshot": snapshot_of(client, {**request, **more})}
+        resumed = {
+            **request,
+            **more,
+            "start_position": 14 * world,
+            "snapshot": snapshot_of(client, {**request, **more}),
+        }
         if sum(data.num_rows for _, data in want) > 14 * world:
             assert batches(client, resumed) == [one for one in want if one[0]["position"] >= 14 * world]
     every = read(client, {"dataset": "t", "plan": plan_of(stored("id")), "with_row_ids": True})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,8 @@ def put(path: Path, table: pa.Table) -> None:
     write = FORMATS[path.suffix[1:]]
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write(path, table)
+        write(path, table)
+        return
     before = path.stat()
     write(path.with_name("_new"), table)
     with path.open("r+b") as file:
@@ -64,8 +65,8 @@ SCALED = {"outputs": [{"name": "f", "parts": [{"columns": ["f"], "ops": [{"stand
 
 
 @pytest.fixture(params=FORMATS)
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    yield tmp_path, request.param
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    return tmp_path, request.param
 
 
 def start(root: Path) -> Daemon:

@@ -45,7 +45,7 @@ class FittedRows:
 
 @dataclass(frozen=True)
 class TargetMean(Op):
-    """The smoothed mean of a label over the rows with the value; for rows of the fit, without those of their own fold."""
+    """The smoothed mean of a label over the rows with the value; for rows of the fit, without their own fold."""
 
     name: ClassVar[str] = "target_mean"
     label: str = ""

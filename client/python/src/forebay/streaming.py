@@ -66,8 +66,8 @@ class Streaming(Fitting):
 
         `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``, also with
         another batch size, and at other world sizes if shuffled. It overrides epoch, seed, shuffle, window_rows, lanes,
-        remainder, start_position and snapshot; its sample applies if `options` name none. Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the
-        files have changed since.
+        remainder, start_position and snapshot; its sample applies if `options` name none. Raises `CursorRefused` if it
+        does not match this stream, and `SnapshotChanged` if the files have changed since.
         """
         check_stream_keywords("stream", options, ("rank", "start_position", "cursor"))
         chosen = StreamOptions(**options)
