@@ -71,8 +71,7 @@ pub struct ColumnType {
     #[prost(string, tag = "1")]
     pub column: ::prost::alloc::string::String,
     /// The type that its values load as, as pyarrow prints it: int64 for integers of any width but uint64, string, binary, double,
-    /// timestamp\[us, tz=Europe/Berlin\], list<item: int64>. Decimals of any width are decimal(scale), and a dictionary has the type of
-    /// its values.
+    /// timestamp\[us, tz=Europe/Berlin\], list<item: int64>. A dictionary has the type of its values, and a long name ends in a digest.
     #[prost(string, tag = "2")]
     pub r#type: ::prost::alloc::string::String,
 }
