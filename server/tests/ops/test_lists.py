@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -251,7 +252,7 @@ def test_fixed_size_lists_are_matrices(client: fb.Client):
     same_bits(both[:, 4:], filled)
     # Ops that take lists still do.
     assert [len(row) for row in features(client, "lists", {"o": fb.cols("triples").first_n(2).fill_null(3)})["o"][:2]]
-    with pytest.raises(fb.InvalidRequest, match='column "triples": row .* is null'):
+    with pytest.raises(fb.InvalidRequest, match='column "triples": element .* is null'):
         features(client, "lists", {"o": fb.cols("triples")})
 
 
@@ -371,7 +372,8 @@ def test_fit_learns_from_elements_as_from_single_values(client: fb.Client, name:
     kinds, op = LEARNING[name]
     outputs = {kind: op(fb.cols(kind)).fill_null(0) for kind in kinds}
     of_lists, of_values = (client.fitted(dataset, fb.Plan(outputs=outputs)) for dataset in ("lists", "flat"))
-    assert of_lists.plan.to_dict() == of_values.plan.to_dict()
+    # All that is learned; the types of the columns differ.
+    assert replace(of_lists.plan, types={}) == replace(of_values.plan, types={})
     got = features(client, "lists", of_lists.plan.outputs)
     want = features(client, "flat", of_lists.plan.outputs)
     for kind in kinds:
