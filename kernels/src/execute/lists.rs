@@ -110,7 +110,7 @@ impl ListTile {
     /// The first row that is null or has a null element, as an error.
     pub(crate) fn first_null(&self) -> Option<ListElementError> {
         let list = self.nulls.iter().position(|is_null| *is_null);
-        let elements = self.elements.has_nulls().then_some(0..self.elements.len()).unwrap_or_default();
+        let elements = if self.elements.has_nulls() { 0..self.elements.len() } else { 0..0 };
         let element = elements.into_iter().find(|element| !self.elements.is_valid(*element));
         let of_element = element.map(|element| (self.row_of(element), element));
         match (list, of_element) {

@@ -127,7 +127,7 @@ impl DecimalScale {
         }
         let dividend = magnitude << shift;
         let exponent = -(shift.cast_signed() + scale.cast_signed());
-        Some(to_digits(dividend / fives, dividend % fives != 0, digits, exponent))
+        Some(to_digits(dividend / fives, !dividend.is_multiple_of(fives), digits, exponent))
     }
 }
 
