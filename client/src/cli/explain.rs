@@ -107,6 +107,7 @@ fn text(costs: &Costs) -> String {
     if costs.ranks.is_empty() { totals } else { format!("{totals}\n{}", ranks(&costs.ranks, costs.row_groups > 0)) }
 }
 
+#[expect(clippy::too_many_lines, reason = "a line of the table each")]
 fn totals(costs: &Costs) -> Vec<Vec<String>> {
     let line = |name: &str, exact: String, readable: String| vec![name.to_owned(), exact, readable];
     let size =
@@ -307,6 +308,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one estimate and its whole text")]
     fn formats_an_estimate_with_reads_and_memory() {
         let costs = Costs {
             snapshot: "5f3a".into(),

@@ -289,7 +289,9 @@ fn values_of(field: &Field, id: i64) -> Option<Field> {
 }
 
 fn collect_ids(field: &Field, ids: &mut Vec<i64>) {
-    children(field.data_type()).into_iter().for_each(|child| collect_ids(child, ids));
+    for child in children(field.data_type()) {
+        collect_ids(child, ids);
+    }
     if matches!(field.data_type(), DataType::Dictionary(..)) {
         ids.extend(dictionary_id(field));
     }

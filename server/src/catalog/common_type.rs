@@ -34,9 +34,8 @@ pub(super) fn can_hold(wide: &DataType, narrow: &DataType) -> bool {
     }
     match (wide, values(narrow)) {
         (T::Dictionary(_, wide), narrow) => can_hold(wide, narrow),
-        (T::Float64, T::Int64 | T::UInt64) => true,
-        // Midnight: the widening of table formats.
-        (T::Timestamp(_, None), T::Date32) => true,
+        // Dates at midnight: the widening of table formats.
+        (T::Float64, T::Int64 | T::UInt64) | (T::Timestamp(_, None), T::Date32) => true,
         (wide, narrow) => text(wide).is_some_and(|(kind, _)| text(narrow).is_some_and(|(known, _)| known == kind)),
     }
 }

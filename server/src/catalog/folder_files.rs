@@ -49,7 +49,7 @@ impl FolderFiles {
             NameKind::Data | NameKind::Open => return true,
             NameKind::InHidden(folder) => seen.hide(folder),
             NameKind::Hidden if file_names::is_data(below) => {
-                seen.left_out.add(LeftOutReason::Hidden, below.to_owned())
+                seen.left_out.add(LeftOutReason::Hidden, below.to_owned());
             }
             // Markers and checksums.
             NameKind::Hidden => {}
@@ -123,7 +123,7 @@ impl FolderFiles {
 impl Seen {
     fn hide(&mut self, folder: &str) {
         if self.hidden_folder != folder {
-            self.hidden_folder = folder.to_owned();
+            folder.clone_into(&mut self.hidden_folder);
             self.left_out.add(LeftOutReason::Hidden, format!("{folder}/"));
         }
     }

@@ -10,7 +10,7 @@ use forebay_pages::thrift::CompactReader;
 use parquet::{
     basic::Encoding,
     errors::ParquetError,
-    file::metadata::{ColumnChunkMetaData, ParquetMetaData},
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
 };
 
 /// The first version of parquet-mr that recorded whole sizes.
@@ -44,7 +44,7 @@ pub(super) fn corrected(
 
 fn with_real_dictionaries(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError> {
     let is_unreal = |chunk: &ColumnChunkMetaData| chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0);
-    if !metadata.row_groups().iter().flat_map(|group| group.columns()).any(is_unreal) {
+    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_unreal) {
         return Ok(metadata);
     }
     changed(metadata, |_, chunk| {

@@ -100,7 +100,9 @@ fn rewrite(elements: Vec<ElementFields<'_>>) -> Option<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     thrift_writer::list(changed.len() as u64, STRUCT, &mut bytes);
-    changed.iter().for_each(|element| write(element, &mut bytes));
+    for element in &changed {
+        write(element, &mut bytes);
+    }
     Some(bytes)
 }
 

@@ -245,9 +245,10 @@ impl Store {
             E::Precondition { .. } => StoreErrorKind::Changed,
             // The range was within the pinned file.
             _ if has_status("416") => StoreErrorKind::Changed,
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } => StoreErrorKind::Denied,
-            // A key that is no path, such as one with an empty part: a listing with it never succeeds.
-            E::InvalidPath { .. } => StoreErrorKind::Denied,
+            // Also of a key that is no path, such as one with an empty part: a listing with it never succeeds.
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } | E::InvalidPath { .. } => {
+                StoreErrorKind::Denied
+            }
             _ if has_status("401") || has_status("403") => StoreErrorKind::Denied,
             _ => StoreErrorKind::Failed,
         };

@@ -2,24 +2,22 @@
 
 /// The header of a field; `last` is the id of the one before.
 pub(super) fn field(id: i64, kind: u8, last: &mut i64, bytes: &mut Vec<u8>) {
-    match u8::try_from(id - *last) {
-        Ok(step @ 1..=15) => bytes.push(step << 4 | kind),
-        _ => {
-            bytes.push(kind);
-            signed(id, bytes);
-        }
+    if let Ok(step @ 1..=15) = u8::try_from(id - *last) {
+        bytes.push(step << 4 | kind);
+    } else {
+        bytes.push(kind);
+        signed(id, bytes);
     }
     *last = id;
 }
 
 /// The header of a list.
 pub(super) fn list(count: u64, kind: u8, bytes: &mut Vec<u8>) {
-    match u8::try_from(count) {
-        Ok(count @ ..15) => bytes.push(count << 4 | kind),
-        _ => {
-            bytes.push(0xf0 | kind);
-            number(count, bytes);
-        }
+    if let Ok(count @ ..15) = u8::try_from(count) {
+        bytes.push(count << 4 | kind);
+    } else {
+        bytes.push(0xf0 | kind);
+        number(count, bytes);
     }
 }
 

@@ -211,12 +211,11 @@ impl TargetGroups {
                 *plan_bytes += value.as_ref().map_or(0, |value| value.len()) + folds * size_of::<LabelSum>();
                 Vec::with_capacity(folds)
             });
-            match of_value.iter_mut().find(|known| known.part == part) {
-                Some(known) => (known.count, known.sum) = (known.count + count, known.sum.wrapping_add(sum)),
-                None => {
-                    of_value.push(WindowSum { part, count, sum });
-                    self.windows += 1;
-                }
+            if let Some(known) = of_value.iter_mut().find(|known| known.part == part) {
+                (known.count, known.sum) = (known.count + count, known.sum.wrapping_add(sum));
+            } else {
+                of_value.push(WindowSum { part, count, sum });
+                self.windows += 1;
             }
         }
         if self.plan_bytes > self.bytes_max {

@@ -158,7 +158,7 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
     let is_apart =
         |item: &Expr| position(item, &data_type).is_none() && times::are_comparable(&data_type, &type_of(item, schema));
     if list.iter().any(is_apart) {
-        return one_of(*expr, list, negated, schema);
+        return one_of(&expr, list, negated, schema);
     }
     let item = |item: Expr| match position(&item, &data_type) {
         Some(Position::At(value)) => Some(literal(value)),
@@ -174,7 +174,7 @@ fn in_list(list: InList, schema: &DFSchema) -> Expr {
 }
 
 /// `IN` as the comparisons that define it, for items of other types.
-fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> Expr {
+fn one_of(expr: &Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> Expr {
     let (op, join) = if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
     let compared = list.into_iter().map(|item| comparison(expr.clone(), op, item, schema));
     let joined =

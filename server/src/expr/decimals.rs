@@ -1,6 +1,6 @@
 //! Decimals where DataFusion would lose digits.
 //!
-//! - A quotient with a decimal is a float, as in DuckDB: as a decimal it would have four more places and be cut off.
+//! - A quotient with a decimal is a float, as in `DuckDB`: as a decimal it would have four more places and be cut off.
 //! - Decimals are converted to the nearest float, also before `log`, which would convert them itself.
 //! - `ceil` and `floor` of a decimal have no fraction, so that every decimal has one.
 

@@ -37,7 +37,7 @@ pub(super) fn means(message: &v1::TargetMean, values: VocabValues, path: &str) -
         return Err(PlanError::field(format!("{path}.means"), reason));
     }
     let row_ids = message.rows.as_ref().map_or_else(|| ROW_ID.to_owned(), fitted_column);
-    let folds = (count > 0).then(|| Folds { count, seed: message.seed, row_ids });
+    let folds = (count > 0).then_some(Folds { count, seed: message.seed, row_ids });
     let numbers = message.means.clone();
     Ok(Op::Encode(Arc::new(Encoding { op: "target_mean", values: Arc::new(values), numbers, folds })))
 }

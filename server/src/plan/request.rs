@@ -15,6 +15,7 @@ const MIXTURE: &str = "mixture";
 
 /// A validated request: one epoch of a dataset or a mixture under a plan.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate field of the request")]
 pub struct Request {
     /// Name of the dataset, or [`MIXTURE`].
     pub dataset: String,

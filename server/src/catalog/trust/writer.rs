@@ -15,7 +15,7 @@ pub(super) struct Writer {
 // === impl Writer ===
 
 impl Writer {
-    /// Parses the field `created_by`, for example "parquet-mr version 1.8.1 (build 4aba4da)" or "ClickHouse v25.8.1".
+    /// Parses the field `created_by`, for example "parquet-mr version 1.8.1 (build 4aba4da)" or "`ClickHouse` v25.8.1".
     pub(super) fn parse(created_by: Option<&str>) -> Self {
         let text = created_by.unwrap_or_default().trim().to_lowercase();
         let (name, rest) = text.split_once(" version ").or_else(|| split_at_number(&text)).unwrap_or((&text, ""));

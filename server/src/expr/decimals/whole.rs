@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::{
     array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray},
     datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Decimal128Type, Decimal256Type, DecimalType},
-    error::ArrowError,
 };
 use datafusion_common::{DataFusionError, ScalarValue, plan_err};
 use datafusion_expr::{
@@ -27,12 +26,12 @@ pub(super) fn call(is_ceil: bool, decimal: Expr) -> Expr {
 // === impl Whole ===
 
 impl Whole {
-    fn rounded<T: DecimalType>(&self, values: &ArrayRef, scale: i8, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    fn rounded<T: DecimalType>(&self, values: &ArrayRef, scale: i8, to: &DataType) -> ArrayRef {
         let values = values.as_primitive::<T>();
         let ten = <T as ArrowPrimitiveType>::Native::usize_as(10);
         let Ok(unit) = ten.pow_checked(u32::from(scale.unsigned_abs())) else {
             // Only zero has more places than a decimal has digits.
-            return Ok(Arc::new(values.clone().with_data_type(to.clone())));
+            return Arc::new(values.clone().with_data_type(to.clone()));
         };
         let round = |value: T::Native| {
             let (whole, rest) = (value.div_wrapping(unit), value.mod_wrapping(unit));
@@ -43,15 +42,15 @@ impl Whole {
             }
         };
         let rounded: PrimitiveArray<T> = values.unary(round);
-        Ok(Arc::new(rounded.with_data_type(to.clone())))
+        Arc::new(rounded.with_data_type(to.clone()))
     }
 
     fn of(&self, values: &ArrayRef, to: &DataType) -> Result<ArrayRef, DataFusionError> {
         match values.data_type() {
             // Already whole.
             data_type if data_type == to => Ok(Arc::clone(values)),
-            DataType::Decimal128(_, scale) => Ok(self.rounded::<Decimal128Type>(values, *scale, to)?),
-            DataType::Decimal256(_, scale) => Ok(self.rounded::<Decimal256Type>(values, *scale, to)?),
+            DataType::Decimal128(_, scale) => Ok(self.rounded::<Decimal128Type>(values, *scale, to)),
+            DataType::Decimal256(_, scale) => Ok(self.rounded::<Decimal256Type>(values, *scale, to)),
             other => plan_err!("expected decimals, not {other}"),
         }
     }

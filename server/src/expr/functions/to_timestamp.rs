@@ -171,7 +171,7 @@ pub(super) fn read_all(
             let value = local::read(text, utc);
             return value.map(Some).ok_or_else(|| exec_datafusion_err!("{name}: '{text}' is not a timestamp"));
         }
-        let formats = formats.iter().map(|format| format.as_string::<i32>()).filter(|format| format.is_valid(row));
+        let formats = formats.iter().map(AsArray::as_string::<i32>).filter(|format| format.is_valid(row));
         let formats: Vec<&str> = formats.map(|format| format.value(row)).collect();
         match formats.iter().find_map(|format| formatted::read(text, format)) {
             None if formats.is_empty() => Ok(None),

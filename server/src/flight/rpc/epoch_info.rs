@@ -8,7 +8,11 @@ use super::table_info::{arrow_status, signed};
 use crate::{flight::context::CallContext, stream::Prepared};
 
 /// The info of an epoch without endpoints. `about` has its rows and steps; the rest is added here.
-pub(super) fn epoch_info(prepared: &Prepared, about: v1::StreamInfo, encoding: Encoding) -> Result<FlightInfo, Status> {
+pub(super) fn epoch_info(
+    prepared: &Prepared,
+    about: &v1::StreamInfo,
+    encoding: Encoding,
+) -> Result<FlightInfo, Status> {
     let (shuffle, rows) = (prepared.epoch().shuffle(), about.rows);
     let about = v1::StreamInfo {
         snapshot: prepared.snapshot_digest().to_owned(),
@@ -17,7 +21,7 @@ pub(super) fn epoch_info(prepared: &Prepared, about: v1::StreamInfo, encoding: E
         window_rows: shuffle.map_or(0, |shuffle| shuffle.window_rows),
         order_version: prepared.request().order_version.number(),
         sources: prepared.source_infos(),
-        ..about
+        ..about.clone()
     };
     let bytes = prepared.row_bytes().map_or(-1, |row_bytes| signed(rows.saturating_mul(row_bytes as u64)));
     let info = FlightInfo::new().try_with_schema(&prepared.schema()).map_err(|error| arrow_status(&error))?;

@@ -64,7 +64,7 @@ fn stream_info(
         passing_rows: epoch.row_count(),
         ..v1::StreamInfo::default()
     };
-    let mut info = epoch_info(prepared, about, encoding)?;
+    let mut info = epoch_info(prepared, &about, encoding)?;
     let request = prepared.ticket_request(message);
     let (world_size, ticket_bytes) = (prepared.request().world_size, request.encoded_len() as u64);
     if ticket_bytes.saturating_mul(world_size) > TICKETS_BYTES_MAX {

@@ -45,7 +45,7 @@ fn write(
         endpoints.push(endpoint(context, ticket, metadata(&about, &key, encoding)));
     }
     let about = v1::StreamInfo { rows, steps, ..v1::StreamInfo::default() };
-    let mut info = epoch_info(groups.shared(), about, encoding)?;
+    let mut info = epoch_info(groups.shared(), &about, encoding)?;
     info.endpoint = endpoints;
     Ok(info)
 }

@@ -166,7 +166,9 @@ impl CachedReader {
         }
         self.chunk += 1;
         if is_skipped {
-            claim.into_iter().for_each(|claim| claim.count(passing));
+            if let Some(claim) = claim {
+                claim.count(passing);
+            }
             return Ok(NextChunk::Rows(RunRows::Stored(next.passing)));
         }
         Ok(NextChunk::Rows(self.finish(claim, next.passing, times)))
@@ -180,7 +182,9 @@ impl CachedReader {
         times.add_since(Stage::Assemble, start);
         // A row that no output can hold fails only the streams that read it: they compute it, and report it.
         let Some(finished) = finished else { return RunRows::Stored(passing) };
-        claim.into_iter().for_each(|claim| claim.finish(finished.clone()));
+        if let Some(claim) = claim {
+            claim.finish(finished.clone());
+        }
         RunRows::Finished(finished)
     }
 
