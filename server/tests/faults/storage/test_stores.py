@@ -456,8 +456,8 @@ def test_expired_credentials_are_reported_to_the_operator(lasting: Lasting, name
     outcome = lasting.outcomes[name]
     assert outcome.code in ("FAILED_PRECONDITION", "PERMISSION_DENIED"), f"{outcome.code}: {outcome.words}"
     assert ("set the clock" if name == "wrong clock" else "AWS_ACCESS_KEY_ID") in outcome.words
-    # No repeated retries either: a reader and the one ahead of it ask once for each row group.
-    assert len(lasting.request_times[name]) <= 2 * GROUPS
+    # No repeated retries either.
+    assert len(lasting.request_times[name]) <= GROUPS
 
 
 @pytest.mark.parametrize("name", UNOPENED)
