@@ -57,7 +57,7 @@ def test_ranks_that_keep_their_rows_are_reported_with_advice_that_helps(serve: S
     with pytest.warns(fb.KeptRows, match="each rank reads 100% of its rows in the next epoch, too.* give 25%") as told:
         first, second = lengths(kind, server)
     assert first == second
-    assert len([one for one in told if one.category is fb.KeptRows]) == 1, "once"
+    assert len([one for one in told if one.category is fb.KeptRows]) == 1
     assert kept(server, "one") > 0.95
     (advised,) = re.findall(r"row_group_size=(\d+)", str(told[0].message))
     better = serve({"many": write(int(advised))})

@@ -20,7 +20,7 @@ pub(super) fn null_advice(plan: &v1::Plan, schema: &Schema, output: usize, chain
     })
 }
 
-/// Where `fill_null` belongs in a chain whose first op makes nulls of its own.
+/// The place of `fill_null` in a chain whose first op may return null.
 fn after_first(part: &v1::Part) -> &'static str {
     match part.ops.first().and_then(|op| op.op.as_ref()) {
         Some(OpMessage::Udf(_)) => " after udf",
