@@ -113,7 +113,12 @@ impl Budget {
 // === impl Reservation ===
 
 impl Reservation {
-    /// Changes the reserved bytes, if they fit.
+    /// The reserved bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Changes the reserved bytes, if they fit. An error counts them all, as waiting releases none of them.
     pub fn try_resize(&mut self, bytes: u64) -> Result<(), BudgetError> {
         let Some(more) = bytes.checked_sub(self.bytes) else {
             self.resize(bytes);
@@ -132,7 +137,11 @@ impl Reservation {
                 self.bytes = bytes;
                 Ok(())
             }
-            Err(reserved) => Err(BudgetError { bytes: more, reserved, limit: account.limit }),
+            // What it holds itself is not released by waiting.
+            Err(reserved) => {
+                let reserved = reserved.saturating_sub(self.bytes);
+                Err(BudgetError { bytes, reserved, limit: account.limit })
+            }
         }
     }
 
@@ -195,8 +204,10 @@ mod tests {
         let mut first = budget.empty();
         first.try_resize(6).unwrap();
         let error = first.try_resize(11).unwrap_err();
-        assert_eq!((error.bytes(), error.reserved(), error.limit()), (5, 6, 10));
-        assert!(budget.reserve(5).is_err());
+        assert_eq!((error.bytes(), error.reserved(), error.limit()), (11, 0, 10));
+        assert!(!error.may_pass());
+        let error = budget.reserve(5).unwrap_err();
+        assert_eq!((error.bytes(), error.reserved(), error.may_pass()), (5, 6, true));
         first.try_resize(2).unwrap();
         let second = budget.reserve(8).unwrap();
         first.resize(20);

@@ -27,7 +27,9 @@ mod pruning;
 mod query;
 mod rewrite;
 mod size;
+mod text_argument;
 mod times;
+mod type_names;
 mod unsigned;
 
 pub use error::ExprError;

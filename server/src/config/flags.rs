@@ -9,7 +9,7 @@ use crate::{
     catalog::FILES_MAX,
     expr::OPERATORS_MAX,
     log::LogFormat,
-    plan::{OPS_MAX, PLAN_COLUMNS_MAX},
+    plan::{OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX},
 };
 
 /// Lengths in Arrow and gRPC allow a little less than 2 GiB in every client.
@@ -285,6 +285,11 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_EXPRESSION_OPERATORS_MAX", value_name = "COUNT", default_value_t = OPERATORS_MAX as u64,
           value_parser = clap::value_parser!(u64).range(1..=OPERATORS_MAX as u64))]
     pub(super) expression_operators_max: u64,
+
+    /// Most operators in all expressions of a request; each expression counts as one more.
+    #[arg(long, env = "FOREBAY_PLAN_OPERATORS_MAX", value_name = "COUNT", default_value_t = PLAN_OPERATORS_MAX as u64,
+          value_parser = clap::value_parser!(u64).range(1..=PLAN_OPERATORS_MAX as u64))]
+    pub(super) plan_operators_max: u64,
 
     /// Concurrent requests to each object store or web server; further ones wait.
     #[arg(long, env = "FOREBAY_STORAGE_REQUESTS_MAX", value_name = "COUNT", default_value_t = 256,

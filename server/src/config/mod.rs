@@ -222,6 +222,7 @@ impl Flags {
             plan_columns_max: self.plan_columns_max as usize,
             plan_ops_max: self.plan_ops_max as usize,
             expression_operators_max: self.expression_operators_max as usize,
+            plan_operators_max: self.plan_operators_max as usize,
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn is_of_budget(reason: &str) -> bool {
 /// The error of a budget that other work has exhausted.
 pub(super) fn exhausted(error: &BudgetError) -> DataFusionError {
     DataFusionError::ResourcesExhausted(format!(
-        "{BUDGET_ERROR}needs {} more bytes, {} of {} are reserved: wait for streams and fits to end, or raise \
+        "{BUDGET_ERROR}needs {} bytes, {} of {} are reserved by others: wait for streams and fits to end, or raise \
          --memory-limit-bytes",
         error.bytes(),
         error.reserved(),
@@ -153,7 +153,7 @@ mod tests {
         assert!(budget.reserve(1000 - 303 + 1).is_err());
         let stream = budget.reserve(1000 - 303).unwrap();
         let error = fixed.try_grow(10).unwrap_err().to_string();
-        assert!(is_of_budget(&error) && error.contains("10 more bytes, 1000 of 1000 are reserved"), "{error}");
+        assert!(is_of_budget(&error) && error.contains("313 bytes, 697 of 1000 are reserved"), "{error}");
         assert_eq!(pool.reserved(), 151);
         drop(stream);
         let error = fixed.try_grow(300).unwrap_err().to_string();

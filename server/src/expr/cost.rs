@@ -1,13 +1,14 @@
 //! Bounds the cost of an expression from its tree, before it is typed, simplified or evaluated.
 
-use datafusion_common::{
-    ScalarValue,
-    tree_node::{TreeNode, TreeNodeRecursion},
-};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
 use regex::RegexBuilder;
 
-use super::error::shorten;
+use super::{
+    error::shorten,
+    text_argument::{TextArgument, text_argument},
+    type_names,
+};
 
 /// The most nodes, not counting literals, of an expression after DataFusion's rewrites, which copy some operands: three
 /// nested `coalesce` copy the innermost first argument eight times.
@@ -36,7 +37,7 @@ pub(super) fn check(expr: &Expr) -> Result<(), String> {
     let mut checked = Ok(());
     // The closure never fails.
     let _ = expr.apply(|node| {
-        checked = check_pattern(node);
+        checked = check_pattern(node).and_then(|()| check_type(node));
         Ok(if checked.is_err() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     checked
@@ -95,6 +96,15 @@ fn check_pattern(node: &Expr) -> Result<(), String> {
     }
 }
 
+fn check_type(node: &Expr) -> Result<(), String> {
+    match node {
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            type_names::check_levels(field.data_type())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks a regular expression. A computed one cannot be bounded.
 fn check_regex(pattern: &Expr) -> Result<(), String> {
     match text_argument(pattern) {
@@ -119,30 +129,5 @@ fn check_like(pattern: &Expr) -> Result<(), String> {
             Err(format!("the LIKE pattern has {} bytes, the limit is {LIKE_BYTES_MAX}", text.len()))
         }
         _ => Ok(()),
-    }
-}
-
-/// A string argument, if it is known before evaluation.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TextArgument<'a> {
-    /// A string literal.
-    Literal(&'a str),
-    /// Null.
-    Null,
-    /// Computed, or not a string.
-    Computed,
-}
-
-/// The value of an expression as a string argument.
-pub(super) fn text_argument(expr: &Expr) -> TextArgument<'_> {
-    match expr {
-        Expr::Literal(ScalarValue::Null, _) => TextArgument::Null,
-        Expr::Literal(value, _) => match value.try_as_str() {
-            Some(Some(text)) => TextArgument::Literal(text),
-            Some(None) => TextArgument::Null,
-            None => TextArgument::Computed,
-        },
-        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => text_argument(expr),
-        _ => TextArgument::Computed,
     }
 }

@@ -5,7 +5,7 @@ use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
 use super::forms::{self, Refused};
-use crate::error::near_names;
+use crate::{budget::BudgetError, error::near_names};
 
 /// Why an expression cannot be compiled or evaluated.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,14 @@ pub enum ExprError {
         text: String,
         /// The reason.
         reason: String,
+    },
+    /// No memory for the values.
+    #[error("\"{text}\": {source}")]
+    Memory {
+        /// The expression, shortened.
+        text: String,
+        /// The numbers.
+        source: BudgetError,
     },
     /// No value for some row, such as a division by zero.
     #[error("\"{text}\" failed on the data: {reason}")]

@@ -9,7 +9,7 @@ use std::{
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
     compute::{cast, concat},
-    datatypes::{DataType, Field, Schema},
+    datatypes::{DataType, Field, FieldRef, Schema},
 };
 use datafusion_common::{
     DFSchema, DataFusionError,
@@ -20,21 +20,26 @@ use datafusion_expr::{
     utils::split_conjunction,
 };
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, utils::reassign_expr_columns};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
 use super::{
     cost, decimals,
     error::{ExprError, check_forms, first_sentence, missing_column, planning_error, shorten, unusable},
     floats, fold,
+    nodes::names,
     parse::{check_stable, parse, to_logical},
     patterns, rewrite,
     size::{BYTES_AT_ONCE_MAX, Size},
-    times,
+    times, type_names,
 };
+use crate::budget::{BudgetError, Reservation};
 
 /// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.
 const VALUES_BYTES_MAX: usize = 256 << 20;
+
+/// Values of fewer bytes are as small as numbers and short texts.
+const WRITTEN_BYTES_FEW: f64 = 256.0;
 
 /// A compiled expression over the columns of a schema.
 #[derive(Clone, Debug)]
@@ -61,7 +66,8 @@ impl Expression {
     /// The same for a parsed expression; errors call it `short`.
     pub(super) fn of_sql(sql: &ExprWithAlias, short: String, schema: &Schema) -> Result<Self, ExprError> {
         check_forms(sql, &short, schema)?;
-        let df_schema = DFSchema::try_from(schema.clone()).map_err(|source| unusable(&short, &source))?;
+        let named = named_fields(sql, schema);
+        let df_schema = DFSchema::try_from(named.clone()).map_err(|source| unusable(&short, &source))?;
         let failed = |error: &DataFusionError| planning_error(&short, sql, error, schema);
         let logical = match to_logical(sql.clone(), &df_schema, false) {
             Err(error) if missing_column(&error).is_some() => {
@@ -91,12 +97,14 @@ impl Expression {
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
                 .map_err(|source| failed(&source))?;
-        let field = physical.return_field(schema).map_err(|source| failed(&source))?;
+        let field = physical.return_field(&named).map_err(|source| failed(&source))?;
         let plain = rewrite::plain(field.data_type());
         let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
-        compiled.try_on_nulls(schema)?;
+        let mut compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
+        compiled.try_on_nulls(&named)?;
+        let places = reassign_expr_columns(Arc::clone(&compiled.physical), schema);
+        compiled.physical = places.map_err(|source| unusable(&compiled.text, &source))?;
         Ok(compiled)
     }
 
@@ -129,6 +137,14 @@ impl Expression {
         Field::new(name, self.field.data_type().clone(), true)
     }
 
+    /// Bytes of each value that its type and the literals in its text may take, whatever the columns hold; 0 if these are
+    /// few.
+    pub fn written_bytes(&self) -> u64 {
+        let of_literals = self.size.as_ref().map_or(0.0, |size| size.value_bytes(&|_| 0.0));
+        let bytes = type_names::value_bytes(self.field.data_type()).max(of_literals);
+        if bytes > WRITTEN_BYTES_FEW { bytes as u64 } else { 0 }
+    }
+
     /// Whether values may be null, given which columns of the schema may be.
     pub fn may_be_null(&self) -> bool {
         self.field.is_nullable()
@@ -159,23 +175,50 @@ impl Expression {
 
     /// Evaluates it for every row of a batch with the schema it was compiled for or bound to.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
+        self.evaluate_keeping(batch, |_| Ok(()))
+    }
+
+    /// Like [`Self::evaluate`], and adds the bytes of the values to the reservation, if they can be longer than the inputs.
+    pub fn evaluate_within(&self, batch: &RecordBatch, memory: &mut Reservation) -> Result<ArrayRef, ExprError> {
+        let others = memory.bytes();
+        let values = self.evaluate_keeping(batch, |bytes| memory.try_resize(others.saturating_add(bytes)))?;
+        if memory.bytes() > others {
+            memory.resize(others.saturating_add(values.get_array_memory_size() as u64));
+        }
+        Ok(values)
+    }
+
+    /// Calls `keep` with the bytes of all values so far, before more are computed.
+    fn evaluate_keeping(
+        &self,
+        batch: &RecordBatch,
+        mut keep: impl FnMut(u64) -> Result<(), BudgetError>,
+    ) -> Result<ArrayRef, ExprError> {
         let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
         let rows = size.rows_at_once(batch).map_err(|bytes| self.failed(too_long(bytes)))?;
-        if rows >= batch.num_rows() {
-            return self.evaluate_at_once(batch);
-        }
         let (mut pieces, mut bytes) = (Vec::new(), 0);
-        for start in (0..batch.num_rows()).step_by(rows) {
+        for start in (0..batch.num_rows().max(1)).step_by(rows) {
             let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
             bytes += piece.get_array_memory_size();
-            if bytes > VALUES_BYTES_MAX {
+            if bytes > VALUES_BYTES_MAX && rows < batch.num_rows() {
                 let rows = batch.num_rows();
                 return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
             }
+            keep(bytes as u64).map_err(|source| self.no_memory(source))?;
             pieces.push(piece);
         }
+        if let [whole] = pieces.as_slice() {
+            return Ok(Arc::clone(whole));
+        }
+        /// The pieces and the whole.
+        const COPIES: u64 = 2;
+        keep((bytes as u64).saturating_mul(COPIES)).map_err(|source| self.no_memory(source))?;
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
         concat(&pieces).map_err(|source| self.failed(source.to_string()))
+    }
+
+    fn no_memory(&self, source: BudgetError) -> ExprError {
+        ExprError::Memory { text: self.text.clone(), source }
     }
 
     fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
@@ -214,6 +257,14 @@ impl Expression {
         };
         Ok(if mask.null_count() == 0 { mask.clone() } else { arrow::compute::prep_null_mask_filter(mask) })
     }
+}
+
+/// The fields that an expression names, so that compiling it does not take time in proportion to all columns.
+fn named_fields(sql: &ExprWithAlias, schema: &Schema) -> Schema {
+    let names = names(&sql.expr);
+    let lower: BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    let is_named = |field: &&FieldRef| names.contains(field.name()) || lower.contains(field.name());
+    Schema::new(schema.fields().iter().filter(is_named).cloned().collect::<Vec<_>>())
 }
 
 fn too_long(bytes: f64) -> String {

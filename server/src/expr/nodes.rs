@@ -3,7 +3,7 @@
 //! The parser compiles the walk through all of its several hundred types anew for each type of visitor, so that all callers
 //! share these two.
 
-use std::ops::ControlFlow;
+use std::{cell::RefCell, collections::BTreeSet, ops::ControlFlow};
 
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, Statement as SqlStatement, TableFactor, Visit, Visitor, visit_expressions_mut,
@@ -19,6 +19,21 @@ pub(super) fn first<T>(root: &SqlExpr, find: impl Fn(&SqlExpr) -> Option<T>) -> 
     // Whether it ended early is seen in `found`.
     let _ = root.visit(&mut Nodes { expression: &mut look, table: &mut |_| () });
     found
+}
+
+/// The names in an expression: of columns, of fields and of tables, as they are written.
+pub(super) fn names(root: &SqlExpr) -> BTreeSet<String> {
+    let found = RefCell::new(BTreeSet::new());
+    first::<()>(root, |node| {
+        let mut found = found.borrow_mut();
+        match node {
+            SqlExpr::Identifier(name) => drop(found.insert(name.value.clone())),
+            SqlExpr::CompoundIdentifier(names) => found.extend(names.iter().map(|name| name.value.clone())),
+            _ => {}
+        }
+        None
+    });
+    found.into_inner()
 }
 
 /// Calls `see` for each item of FROM, those of subqueries included.

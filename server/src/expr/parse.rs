@@ -20,7 +20,7 @@ use super::{
     aliases,
     error::{ExprError, first_sentence, unusable},
     functions::Functions,
-    numbers, rewrite,
+    numbers, rewrite, type_names,
 };
 
 /// The longest expression.
@@ -66,6 +66,7 @@ pub(super) fn parse(text: &str, short: &str) -> Result<ExprWithAlias, ExprError>
     if let Some(alias) = &parsed.alias {
         return Err(syntax(format!("AS {alias} is not allowed in an expression")));
     }
+    type_names::check_names(&parsed.expr).map_err(|reason| ExprError::Unusable { text: short.to_owned(), reason })?;
     Ok(parsed)
 }
 

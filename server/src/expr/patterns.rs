@@ -11,7 +11,7 @@ use datafusion_common::{
 use datafusion_expr::{BinaryExpr, Expr, Like, Operator, expr::ScalarFunction, lit};
 use regex::Regex;
 
-use super::cost::{TextArgument, text_argument};
+use super::text_argument::{TextArgument, text_argument};
 
 /// Rewrites SIMILAR TO to a regular expression, and doubles every `$` of a replacement, which is a plain character.
 pub(super) fn translated(expr: Expr) -> Result<Expr, DataFusionError> {

@@ -11,9 +11,12 @@ use datafusion_common::{
     ScalarValue,
     tree_node::{TreeNode, TreeNodeRecursion},
 };
-use datafusion_expr::{BinaryExpr, Expr, Operator, expr::ScalarFunction};
+use datafusion_expr::{BinaryExpr, Cast, Expr, Operator, TryCast, expr::ScalarFunction};
 
-use super::cost::{TextArgument, text_argument};
+use super::{
+    text_argument::{TextArgument, text_argument},
+    type_names,
+};
 
 /// The most bytes of the values of a subexpression for the rows evaluated at a time.
 pub(super) const BYTES_AT_ONCE_MAX: f64 = 67_108_864.0;
@@ -45,7 +48,9 @@ impl Size {
     /// The size of an expression, if its values can be longer than its inputs.
     pub(super) fn of_growing(expr: &Expr) -> Option<Self> {
         let size = of(expr);
-        size.grows().then_some(size)
+        // A literal is copied to every row.
+        let is_long = matches!(size, Self::Fixed(bytes) if bytes > NUMBER_BYTES);
+        (is_long || size.grows()).then_some(size)
     }
 
     fn grows(&self) -> bool {
@@ -69,6 +74,11 @@ impl Size {
         let mut most = 0.0;
         self.bytes(longest, &mut most);
         most
+    }
+
+    /// The bytes of the value itself.
+    pub(super) fn value_bytes(&self, longest: &dyn Fn(&str) -> f64) -> f64 {
+        self.bytes(longest, &mut 0.0)
     }
 
     fn bytes(&self, longest: &dyn Fn(&str) -> f64, most: &mut f64) -> f64 {
@@ -98,8 +108,9 @@ fn of(expr: &Expr) -> Size {
         Expr::Literal(value, _) => Size::Fixed(literal_bytes(value)),
         Expr::Column(column) => Size::Column(column.name.clone()),
         Expr::Alias(alias) => of(&alias.expr),
-        Expr::Cast(cast) => Size::Sum(1.0, vec![of(&cast.expr), Size::Fixed(NUMBER_BYTES)]),
-        Expr::TryCast(cast) => Size::Sum(1.0, vec![of(&cast.expr), Size::Fixed(NUMBER_BYTES)]),
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+            Size::Sum(1.0, vec![of(expr), Size::Fixed(NUMBER_BYTES), of_type(field.data_type())])
+        }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
             Size::Sum(1.0, vec![of(left), of(right)])
         }
@@ -158,6 +169,11 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
             let groups = text(1).map_or(1, |pattern| pattern.matches('(').count() + 1);
             Size::Sum(groups as f64, sizes)
         }
+        ("arrow_cast" | "arrow_try_cast", 1..) => {
+            let named = type_names::of_call(call).map_or(Size::Fixed(NUMBER_BYTES), |data_type| of_type(&data_type));
+            sizes.push(named);
+            Size::Sum(1.0, sizes)
+        }
         ("concat_ws", 1..) => {
             let between = Size::Sum(sizes.len() as f64, vec![sizes.swap_remove(0)]);
             sizes.push(between);
@@ -174,6 +190,10 @@ fn of_call(call: &ScalarFunction, mut sizes: Vec<Size>) -> Size {
         ("to_char", _) => Size::Sum(FORMAT_GROWTH, sizes),
         _ => Size::Sum(1.0, sizes),
     }
+}
+
+fn of_type(data_type: &DataType) -> Size {
+    Size::Fixed(type_names::value_bytes(data_type))
 }
 
 fn literal_bytes(value: &ScalarValue) -> f64 {

@@ -29,6 +29,9 @@ pub(super) struct Resources {
     pub message_limits: MessageLimits,
 }
 
+/// Texts of more bytes are read on the CPU pool.
+const SHORT_BYTES: usize = 16 << 10;
+
 /// One call by one caller. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct CallContext {
@@ -62,7 +65,6 @@ impl CallContext {
         &self,
         bytes: &Bytes,
     ) -> Result<(M, Encoding), Status> {
-        const SHORT_BYTES: usize = 16 << 10;
         limits::check_bytes(&self.resources.limits, bytes.len())?;
         let decoded = if bytes.len() <= SHORT_BYTES {
             forebay_proto::decode(bytes)
@@ -76,18 +78,34 @@ impl CallContext {
 
     /// Checks that the caller may read the sources of a computation and that its plan is within the limits.
     pub(super) async fn authorize(&self, dataset: &str, plan: Option<&v1::Plan>, plan_id: &str) -> Result<(), Status> {
+        self.authorize_source(dataset, plan, plan_id).await?;
+        self.check_expressions(plan.into_iter()).await
+    }
+
+    async fn authorize_source(&self, dataset: &str, plan: Option<&v1::Plan>, plan_id: &str) -> Result<(), Status> {
         Access::sources(&self.caller, self.streams(), dataset, plan, plan_id).await?;
         plan.map_or(Ok(()), |plan| limits::check_plan(&self.resources.limits, plan))
     }
 
+    /// Checks the cost of all expressions of a request. Long ones are read on the CPU pool.
+    async fn check_expressions<'a>(&self, plans: impl Iterator<Item = &'a v1::Plan>) -> Result<(), Status> {
+        let (limits, expressions) = (self.resources.limits, limits::expressions(plans));
+        if expressions.iter().map(|(_, text)| text.len()).sum::<usize>() <= SHORT_BYTES {
+            return limits::check_expressions(&limits, &expressions);
+        }
+        let checked = self.cpu().run_short(move || limits::check_expressions(&limits, &expressions)).await;
+        checked.map_err(|error| status::of(&error.into()))?
+    }
+
     /// Checks the same for a request, or for every source of its mixture.
     pub(super) async fn authorize_request(&self, message: &v1::StreamRequest) -> Result<(), Status> {
-        self.authorize(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
+        self.authorize_source(&message.dataset, message.plan.as_ref(), &message.plan_id).await?;
         // More are refused.
-        for source in message.sources.iter().take(SOURCES_MAX) {
-            self.authorize(&source.dataset, source.plan.as_ref(), &source.plan_id).await?;
+        let sources = || message.sources.iter().take(SOURCES_MAX);
+        for source in sources() {
+            self.authorize_source(&source.dataset, source.plan.as_ref(), &source.plan_id).await?;
         }
-        Ok(())
+        self.check_expressions(sources().filter_map(|source| source.plan.as_ref()).chain(&message.plan)).await
     }
 
     /// The epoch of a request, if the caller may read it.

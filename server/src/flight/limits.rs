@@ -8,6 +8,9 @@ use tonic::Status;
 use super::status;
 use crate::{expr, plan::RequestLimits};
 
+/// The flag of [`RequestLimits::plan_operators_max`].
+const PLAN_OPERATORS_FLAG: &str = "--plan-operators-max";
+
 /// Limits of gRPC messages.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageLimits {
@@ -36,13 +39,30 @@ pub(super) fn check_plan(limits: &RequestLimits, plan: &v1::Plan) -> Result<(), 
     within("plan.outputs", columns, "columns", limits.plan_columns_max, "--plan-columns-max")?;
     let ops = parts().map(|part| part.ops.len()).max().unwrap_or(0);
     within("plan.outputs", ops, "ops of a part", limits.plan_ops_max, "--plan-ops-max")?;
-    // The parser of expressions enforces the limit of all servers.
-    if limits.expression_operators_max < expr::OPERATORS_MAX {
-        let derived = plan.derive.iter().map(|derive| ("plan.derive", derive.expr.as_str()));
-        for (path, text) in derived.chain([("plan.filter", plan.filter.as_str())]) {
-            let operators = expr::operator_count(text);
+    Ok(())
+}
+
+/// The expressions of plans, each with its place.
+pub(super) fn expressions<'a>(plans: impl Iterator<Item = &'a v1::Plan>) -> Vec<(&'static str, String)> {
+    let of_plan = |plan: &'a v1::Plan| {
+        let derived = plan.derive.iter().map(|derive| ("plan.derive", &derive.expr));
+        derived.chain([("plan.filter", &plan.filter)]).filter(|(_, text)| !text.is_empty())
+    };
+    plans.flat_map(of_plan).map(|(path, text)| (path, text.clone())).collect()
+}
+
+/// Checks the operators of the expressions of a request. Each expression counts as one more: an empty one has a cost too.
+pub(super) fn check_expressions(limits: &RequestLimits, expressions: &[(&'static str, String)]) -> Result<(), Status> {
+    let mut all = expressions.len();
+    within("the expressions", all, "expressions", limits.plan_operators_max, PLAN_OPERATORS_FLAG)?;
+    for (path, text) in expressions {
+        let operators = expr::operator_count(text);
+        // The parser of expressions enforces the limit of all servers.
+        if limits.expression_operators_max < expr::OPERATORS_MAX {
             within(path, operators, "operators", limits.expression_operators_max, "--expression-operators-max")?;
         }
+        all += operators;
+        within("the expressions", all, "operators or more", limits.plan_operators_max, PLAN_OPERATORS_FLAG)?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::{
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
     engine::EngineError,
+    expr::ExprError,
     images::ImagesError,
     plan::PlanError,
     scan::ScanError,
@@ -191,6 +192,7 @@ fn reason(error: &StreamError) -> Reason {
             KernelError::Device { .. } => Reason::Interrupted,
             _ => Reason::InvalidValue,
         },
+        StreamError::Expression { source: ExprError::Memory { source, .. }, .. } => memory_reason(source),
         StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {
             Reason::InvalidRequest
         }

@@ -6,8 +6,8 @@ use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::{resume::Run, v1};
 
 use super::{
-    OPS_MAX, PLAN_COLUMNS_MAX, error::PlanError, grouping::Grouping, mixture::MixtureFields, sample::Sample,
-    source::Source,
+    OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, error::PlanError, grouping::Grouping, mixture::MixtureFields,
+    sample::Sample, source::Source,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -79,6 +79,8 @@ pub struct RequestLimits {
     pub plan_ops_max: usize,
     /// Operators of an expression, which bounds its depth.
     pub expression_operators_max: usize,
+    /// Operators of all expressions of a request.
+    pub plan_operators_max: usize,
 }
 
 impl Default for RequestLimits {
@@ -89,6 +91,7 @@ impl Default for RequestLimits {
             plan_columns_max: PLAN_COLUMNS_MAX,
             plan_ops_max: OPS_MAX,
             expression_operators_max: usize::MAX,
+            plan_operators_max: PLAN_OPERATORS_MAX,
         }
     }
 }

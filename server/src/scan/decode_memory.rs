@@ -43,6 +43,10 @@ impl DecodeMemory {
         Self { budget, rows, expected: AtomicU64::new(EXPECTED_BYTES), error: Mutex::default() }
     }
 
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }

@@ -16,7 +16,10 @@ use super::{
     shared::SharedBytes,
     view::View,
 };
-use crate::{budget::Reservation, cpu_pool};
+use crate::{
+    budget::{Budget, Reservation},
+    cpu_pool,
+};
 
 /// One row group whose bytes have been fetched, decoded chunk by chunk.
 pub struct RowGroupReader {
@@ -66,6 +69,11 @@ impl RowGroupReader {
             _large_pages: opened.large_pages,
             _shared: Arc::clone(shared),
         }
+    }
+
+    /// The budget that its values are reserved from.
+    pub fn budget(&self) -> &Budget {
+        self.memory.budget()
     }
 
     /// Time that storage took to return the bytes.

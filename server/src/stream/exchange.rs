@@ -230,7 +230,7 @@ impl Exchange {
         let (start, rows) = (Instant::now(), batch.num_rows());
         let chunks = (0..rows).step_by(CHUNK_ROWS_MAX).map(|first| {
             let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(rows - first));
-            self.derivation.apply(&chunk, first as u64)
+            self.derivation.apply(&chunk, first as u64, &self.budget)
         });
         let chunks = chunks.collect::<Result<_, _>>()?;
         times.add_since(Stage::Transform, start);
@@ -266,7 +266,7 @@ impl Exchange {
         for first in (0..batch.num_rows()).step_by(CHUNK_ROWS_MAX) {
             let start = Instant::now();
             let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(batch.num_rows() - first));
-            let passing = self.derivation.apply(&chunk, first as u64)?;
+            let passing = self.derivation.apply(&chunk, first as u64, &self.budget)?;
             times.add_since(Stage::Transform, start);
             let start = Instant::now();
             builder.append(&passing.rows, 0..passing.rows.num_rows()).map_err(|error| passing.locate(error))?;

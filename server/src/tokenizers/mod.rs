@@ -5,6 +5,7 @@
 
 mod column;
 mod error;
+mod patterns;
 
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,7 @@ use forebay_kernels::{TOKENIZER_BYTES_MAX, Tokenizer, TokenizerError};
 
 pub use column::{TokenColumn, Tokens};
 pub use error::TokensError;
+pub use patterns::check_patterns;
 
 use crate::{error::near_names, state::short_digest};
 

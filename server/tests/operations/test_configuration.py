@@ -55,6 +55,7 @@ OPTIONS = [
     "plan-columns-max",
     "plan-ops-max",
     "expression-operators-max",
+    "plan-operators-max",
     "storage-requests-max",
     "dataset-files-max",
     "metrics-public",

@@ -245,7 +245,10 @@ fn stored_row_bytes(snapshot: &Snapshot, program: &Program, expressions: &Expres
             let item_bytes = item.data_type().primitive_width().map_or(DERIVED_BYTES, |width| width as u64);
             item_bytes.saturating_mul(u64::try_from(*width).unwrap_or(0))
         }
-        _ => DERIVED_BYTES,
+        _ => {
+            let derived = expressions.derived.iter().find(|(field, _)| field.name() == column);
+            derived.map_or(0, |(_, expression)| expression.written_bytes()).max(DERIVED_BYTES)
+        }
     };
     let (mut indices, mut derived) = (Vec::new(), 0);
     for column in program.stored_columns() {

@@ -7,6 +7,7 @@ use arrow::{array::RecordBatch, buffer::BooleanBuffer};
 
 use super::{derivation::Derivation, expressions::Expressions, groups::GroupFilter, passing::Passing};
 use crate::{
+    budget::Budget,
     metrics::{Stage, StageTimes},
     scan::RowGroupReader,
     stream::error::StreamError,
@@ -52,8 +53,13 @@ impl Deciding {
     }
 
     /// Which of the rows of these columns pass; none: all of them.
-    pub(super) fn selected(&self, rows: &RecordBatch, first_row: u64) -> Result<Option<BooleanBuffer>, StreamError> {
-        Ok(self.derivation.apply(rows, first_row)?.selected())
+    pub(super) fn selected(
+        &self,
+        rows: &RecordBatch,
+        first_row: u64,
+        budget: &Budget,
+    ) -> Result<Option<BooleanBuffer>, StreamError> {
+        Ok(self.derivation.apply(rows, first_row, budget)?.selected())
     }
 }
 
@@ -69,21 +75,21 @@ pub(super) fn next_rows(
         let Some(chunk) = reader.next_chunk()? else { return Ok(None) };
         times.add_since(Stage::Decode, start);
         let start = Instant::now();
-        let passing = all.apply(&chunk, first_row)?;
+        let passing = all.apply(&chunk, first_row, reader.budget())?;
         times.add_since(Stage::Transform, start);
         return Ok(Some(NextRows { passing, stored: chunk.num_rows() as u64 }));
     };
     let Some(first) = reader.read_ahead(&deciding.columns)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
-    let selected = deciding.selected(&first, first_row)?;
+    let selected = deciding.selected(&first, first_row, reader.budget())?;
     times.add_since(Stage::Transform, start);
     let start = Instant::now();
     let rows = reader.rest(selected.as_ref())?;
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let stored: Range<u64> = first_row..first_row + first.num_rows() as u64;
-    let passing = all.apply_selected(rows, selected, stored)?;
+    let passing = all.apply_selected(rows, selected, stored, reader.budget())?;
     times.add_since(Stage::Transform, start);
     Ok(Some(NextRows { passing, stored: first.num_rows() as u64 }))
 }

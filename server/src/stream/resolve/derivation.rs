@@ -17,6 +17,7 @@ use super::{
     passing::{Origin, Passing},
 };
 use crate::{
+    budget::{Budget, Reservation},
     expr::{Expression, Filter},
     plan::{ROW_ID, Sample, stored_columns},
     stream::error::StreamError,
@@ -146,8 +147,9 @@ impl Derivation {
         })
     }
 
-    /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
+    /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row. Memory of derived values
+    /// that may be long is reserved from the budget.
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
         let (rows, mut origin) = self.sampled(chunk, first_row)?;
         let rows = self.with_joined(rows, &self.joins_before)?;
         let group = self.in_group(&rows)?;
@@ -157,10 +159,11 @@ impl Derivation {
             (filter, group) => filter.or(group),
         };
         let passing = self.with_joined(kept(rows, mask, &mut origin)?, &self.joins_after)?;
-        let passing = self.with_derived(passing)?;
+        let mut memory = budget.empty();
+        let passing = self.with_derived(passing, &mut memory)?;
         // A joined or derived column may not be there earlier.
         let late = if has_group { None } else { self.in_group(&passing)? };
-        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
+        Ok(Passing::new(kept(passing, late, &mut origin)?, origin, memory))
     }
 
     /// The number of passing rows in a chunk of [`Self::columns`].
@@ -176,6 +179,7 @@ impl Derivation {
         rows: RecordBatch,
         selected: Option<BooleanBuffer>,
         ids: Range<u64>,
+        budget: &Budget,
     ) -> Result<Passing, StreamError> {
         let first = ids.start;
         let mut origin = Origin::of_chunk(first);
@@ -187,10 +191,11 @@ impl Derivation {
             origin.keep(selected);
         }
         let rows = self.with_joined(self.with_joined(rows, &self.joins_before)?, &self.joins_after)?;
-        let passing = self.with_derived(rows)?;
+        let mut memory = budget.empty();
+        let passing = self.with_derived(rows, &mut memory)?;
         // A joined or derived column was not there when the rows were selected.
         let late = self.in_group(&passing)?;
-        Ok(Passing::new(kept(passing, late, &mut origin)?, origin))
+        Ok(Passing::new(kept(passing, late, &mut origin)?, origin, memory))
     }
 
     /// The same for the rows of a group.
@@ -206,6 +211,11 @@ impl Derivation {
     /// The same without the rows that another one leaves out.
     pub(super) fn without_rows_of(self, other: &Self) -> Self {
         Self { skipped: Arc::clone(&other.skipped), ..self }
+    }
+
+    /// Bytes of a row of each derived column whose expression makes values large.
+    pub(super) fn derived_bytes(&self) -> impl Iterator<Item = u64> {
+        self.derived.iter().map(Expression::written_bytes)
     }
 
     /// Whether its expressions read dictionaries of a column as well as plain values.
@@ -226,7 +236,7 @@ impl Derivation {
     }
 
     /// Adds the derived columns.
-    fn with_derived(&self, passing: RecordBatch) -> Result<RecordBatch, StreamError> {
+    fn with_derived(&self, passing: RecordBatch, memory: &mut Reservation) -> Result<RecordBatch, StreamError> {
         if self.derived.is_empty() {
             return Ok(passing);
         }
@@ -234,7 +244,7 @@ impl Derivation {
         let mut columns: Vec<ArrayRef> = passing.columns().to_vec();
         for (index, expression) in self.derived.iter().enumerate() {
             let inputs = self.batch(columns.len(), columns.clone(), row_count)?;
-            let values = expression.evaluate(&inputs).map_err(|source| {
+            let values = expression.evaluate_within(&inputs, memory).map_err(|source| {
                 let name = self.schema.field(passing.num_columns() + index).name();
                 StreamError::Expression { path: format!("derived column \"{name}\""), source }
             })?;

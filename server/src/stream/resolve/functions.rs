@@ -17,7 +17,7 @@ use crate::{
     images::ImagePool,
     plan::{self, PlanError, TokenizeCall, UdfCall},
     stream::{environment::Environment, error::StreamError},
-    tokenizers::{NamedTokenizer, TokenColumn, TokensError},
+    tokenizers::{NamedTokenizer, TokenColumn, TokensError, check_patterns},
     udf::{Function, UdfError},
 };
 
@@ -87,7 +87,8 @@ async fn pin_tokenizers(
             let encoder = |tokenizer: &Tokenizer| tokenizer.encoder(call.tokenization());
             match named {
                 Some(named) => encoder(named.tokenizer()).map_err(|error| (".max_length", error)),
-                None => Tokenizer::parse(call.op.json.as_bytes())
+                None => check_patterns(call.op.json.as_bytes())
+                    .and_then(|()| Tokenizer::parse(call.op.json.as_bytes()))
                     .map_err(|error| (".json", error))
                     .and_then(|tokenizer| encoder(&tokenizer).map_err(|error| (".max_length", error))),
             }

@@ -187,7 +187,9 @@ fn may_need_all_files(error: &StreamError) -> bool {
     match error {
         StreamError::NoRows { .. } => true,
         StreamError::Plan(error) => !matches!(error, PlanError::NotFitted { .. } | PlanError::OrderChanged { .. }),
-        StreamError::Expression { source, .. } => !matches!(source, ExprError::Evaluation { .. }),
+        StreamError::Expression { source, .. } => {
+            !matches!(source, ExprError::Evaluation { .. } | ExprError::Memory { .. })
+        }
         StreamError::Shared(error) => may_need_all_files(error),
         _ => false,
     }

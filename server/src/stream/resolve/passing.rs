@@ -15,7 +15,7 @@ use crate::{budget::Reservation, stream::error::StreamError};
 pub(crate) struct Passing {
     pub rows: RecordBatch,
     origin: Origin,
-    /// The memory of the columns of functions, or of sequences.
+    /// The memory of derived columns, of the columns of functions, or of sequences.
     held: Vec<Arc<Reservation>>,
 }
 
@@ -61,8 +61,10 @@ impl Origin {
 // === impl Passing ===
 
 impl Passing {
-    pub(super) fn new(rows: RecordBatch, origin: Origin) -> Self {
-        Self { rows, origin, held: Vec::new() }
+    /// Rows with the memory of their derived columns.
+    pub(super) fn new(rows: RecordBatch, origin: Origin, derived: Reservation) -> Self {
+        let held = if derived.bytes() > 0 { vec![Arc::new(derived)] } else { Vec::new() };
+        Self { rows, origin, held }
     }
 
     /// Sequences of packed documents, and their memory. They have no stored row: the errors of their documents were found

@@ -46,7 +46,8 @@ impl Rows {
         let columns: BTreeSet<&str> = columns.into_iter().collect();
         let derivation = Derivation::new(&stored, expressions, columns.iter().copied(), with_row_ids)?;
         let deciding = Deciding::new(&stored, expressions, &derivation, None)?;
-        let computed = derivation.functions.iter().map(FunctionColumn::row_bytes).sum();
+        let computed = derivation.functions.iter().map(FunctionColumn::row_bytes).chain(derivation.derived_bytes());
+        let computed = computed.fold(0, u64::saturating_add);
         let projection = Projection::new(snapshot, derivation.columns.clone()).with_computed_bytes(computed);
         let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
         Ok(Self { projection, derivation, deciding, stored })
@@ -141,7 +142,7 @@ impl Rows {
     }
 
     /// The passing rows of a chunk; `first_row` is the index of its first row in the snapshot.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64) -> Result<Passing, StreamError> {
-        self.derivation.apply(chunk, first_row)
+    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
+        self.derivation.apply(chunk, first_row, budget)
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn next_wanted(
     let Some(first) = reader.read_ahead(columns)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
-    let passing = deciding.map_or(Ok(None), |deciding| deciding.selected(&first, first_row))?;
+    let passing = deciding.map_or(Ok(None), |deciding| deciding.selected(&first, first_row, reader.budget()))?;
     let stored = first.num_rows();
     let wanted = choose(passing.as_ref(), stored)?;
     times.add_since(Stage::Transform, start);
@@ -42,7 +42,7 @@ pub(super) fn next_wanted(
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let stored = stored as u64;
-    let passing = all.apply_selected(rows, Some(wanted), first_row..first_row + stored)?;
+    let passing = all.apply_selected(rows, Some(wanted), first_row..first_row + stored, reader.budget())?;
     times.add_since(Stage::Transform, start);
     Ok(Some(NextRows { passing, stored }))
 }
@@ -59,11 +59,11 @@ fn next_of_whole(
     let Some(chunk) = reader.next_chunk()? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
-    let passing = all.apply(&chunk, first_row)?.selected();
+    let passing = all.apply(&chunk, first_row, reader.budget())?.selected();
     let wanted = choose(passing.as_ref(), chunk.num_rows())?;
     let rows = filter_record_batch(&chunk, &BooleanArray::new(wanted.clone(), None))?;
     let stored = chunk.num_rows() as u64;
-    let passing = all.apply_selected(rows, Some(wanted), first_row..first_row + stored)?;
+    let passing = all.apply_selected(rows, Some(wanted), first_row..first_row + stored, reader.budget())?;
     times.add_since(Stage::Transform, start);
     Ok(Some(NextRows { passing, stored }))
 }

@@ -177,6 +177,7 @@ def test_requests_beyond_a_limit_name_the_flag(start: Start):
         "--plan-columns-max": 3,
         "--plan-ops-max": 2,
         "--expression-operators-max": 4,
+        "--plan-operators-max": 6,
     }
     daemon = start(*(str(word) for pair in limits.items() for word in pair))
 
@@ -191,6 +192,8 @@ def test_requests_beyond_a_limit_name_the_flag(start: Start):
             "--plan-columns-max": plan(4),
             "--plan-ops-max": plan(1, 3),
             "--expression-operators-max": plan(text="x > 1 AND x < 5 AND x <> 3"),
+            "--plan-operators-max": plan(text="x > 1 AND x < 5")
+            | {"derive": [{"name": f"d{i}", "expr": "x"} for i in range(3)]},
             "--plan-bytes-max": plan(text="x > " + "1" * 5000),
             "--message-bytes-max": plan(text="x > " + "1" * 30_000),
         }.items():

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use arrow::array::RecordBatch;
 use futures::StreamExt;
 use tokio::sync::OnceCell;
 
@@ -15,6 +16,7 @@ use super::{
     table::{GroupTable, GroupTableBuilder},
 };
 use crate::{
+    budget::Budget,
     catalog::{RowGroup, Snapshot},
     plan::PlanError,
     scan,
@@ -174,9 +176,8 @@ async fn count_row_group(
         let (counting, keys) = (Arc::clone(&rows), Arc::clone(&column));
         let step = move || {
             let counted = match reader.next_chunk() {
-                Ok(Some(chunk)) => {
-                    add_chunk(&counting, &keys, &chunk, next_row, &mut counts).map(|()| Some(chunk.num_rows()))
-                }
+                Ok(Some(chunk)) => add_chunk(&counting, &keys, (&chunk, next_row), reader.budget(), &mut counts)
+                    .map(|()| Some(chunk.num_rows())),
                 Ok(None) => Ok(None),
                 Err(source) => Err(source.into()),
             };
@@ -195,11 +196,11 @@ async fn count_row_group(
 fn add_chunk(
     rows: &Rows,
     column: &GroupColumn,
-    chunk: &arrow::array::RecordBatch,
-    first_row: u64,
+    (chunk, first_row): (&RecordBatch, u64),
+    budget: &Budget,
     counts: &mut HashMap<GroupKey, u64>,
 ) -> Result<(), StreamError> {
-    let passing = rows.apply(chunk, first_row)?;
+    let passing = rows.apply(chunk, first_row, budget)?;
     // The rows were made for this column.
     passing.rows.column_by_name(&column.name).map_or(Ok(()), |values| column.count(values, counts))
 }
