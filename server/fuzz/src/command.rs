@@ -3,14 +3,17 @@
 use arrow_flight::{Action, FlightDescriptor};
 use bytes::Bytes;
 
-use crate::server::{Server, with_tables};
+use crate::{
+    repeated::written_out,
+    server::{Server, with_tables},
+};
 
 /// The first line selects the call, the rest is its bytes: `info` and `schema` of a command, `path` of a table's name;
-/// any other line is the name of an action.
+/// any other line is the name of an action. Repetitions are written out.
 pub fn command(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (name, body) = (String::from_utf8_lossy(&data[..end]), data.get(end + 1..).unwrap_or_default());
-    with_tables(|server| call(server, &name, body));
+    with_tables(|server| call(server, &name, &written_out(body)));
 }
 
 fn call(server: &Server, name: &str, body: &[u8]) {

@@ -2,11 +2,15 @@
 
 use forebay_proto::v1;
 
-use crate::server::{Server, with_tables};
+use crate::{
+    repeated::written_out,
+    server::{Server, with_tables},
+};
 
-/// The bytes are an expression over the columns of the table `t`.
+/// The bytes are an expression over the columns of the table `t`. Repetitions are written out.
 pub fn expression(data: &[u8]) {
-    let text = String::from_utf8_lossy(data);
+    let written = written_out(data);
+    let text = String::from_utf8_lossy(&written);
     with_tables(|server| {
         run(server, v1::Plan { filter: text.to_string(), outputs: vec![as_stored("id")], ..v1::Plan::default() });
         let derive = vec![v1::Derive { name: "derived".to_owned(), expr: text.into_owned() }];

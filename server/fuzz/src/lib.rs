@@ -22,6 +22,7 @@ mod panics;
 mod parquet;
 mod path_resolver;
 mod plan;
+mod repeated;
 mod ring;
 mod server;
 mod tables;

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, StringArray};
 use forebay_kernels::{TextEncoder, Tokenization, Tokenizer, Truncation};
 
+use crate::repeated::written_out;
+
 /// A text that is encoded beside that of the input.
 const TEXT: &str = "Zwölf Boxkämpfer\u{a0}jagen  Viktor\u{301} 👩‍👩‍👧 שלום 日本語\t\0 don't";
 
-/// The first byte selects the parameters. The rest is a file, a zero byte and a text, or a file alone.
+/// The first byte selects the parameters. The rest is a file, a zero byte and a text, or a file alone. Repetitions are
+/// written out.
 ///
 /// # Panics
 /// If an invariant is violated, as every target does.
 pub fn tokenizer(data: &[u8]) {
-    let Some((choice, rest)) = data.split_first() else { return };
+    let written = written_out(data);
+    let Some((choice, rest)) = written.split_first() else { return };
     let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
     let text = String::from_utf8_lossy(rest.get(end + 1..).unwrap_or_default());
     let Ok(parsed) = Tokenizer::parse(&rest[..end]) else { return };

@@ -1,0 +1,1 @@
+name SIMILAR TO '{5000:(}a{5000:)}'

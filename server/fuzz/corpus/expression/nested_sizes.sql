@@ -1,0 +1,1 @@
+arrow_try_cast(id, '{6:FixedSizeList(1000, }Int8{6:)}') IS NULL

@@ -1,0 +1,1 @@
+arrow_cast(id, '{20:Struct("f": }Int8{20:)}') IS NULL

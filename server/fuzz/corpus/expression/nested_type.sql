@@ -1,0 +1,1 @@
+arrow_cast(id, '{9000:List(}Int32{9000:)}') IS NULL
