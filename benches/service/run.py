@@ -1,4 +1,4 @@
-"""Measure Forebay as a service: start, overlap, growth, fairness, soak.
+"""Measure Forebay as a service: start, overlap, growth, fairness, attacks, soak.
 
 Prints tables. A complete run is kept under benches/runs/<date>-<arch>-<cores>-cores/ as service.md and service.json; a
 partial run (--only) or a trial run (--quick) is kept only with --out.
@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import attacks
 import endurance
 import fairness
 import growth
@@ -23,7 +24,14 @@ from harness.benches.noise import Noise
 from harness.benches.reporting import say
 from setting import Found, Measurement, Setting
 
-MEASUREMENTS = (start.MEASUREMENT, overlap.MEASUREMENT, growth.MEASUREMENT, fairness.MEASUREMENT, endurance.MEASUREMENT)
+MEASUREMENTS = (
+    start.MEASUREMENT,
+    overlap.MEASUREMENT,
+    growth.MEASUREMENT,
+    fairness.MEASUREMENT,
+    attacks.MEASUREMENT,
+    endurance.MEASUREMENT,
+)
 DATA = machine.ROOT / "data" / "service"
 # Criteo-shaped data of a trial run.
 SMALL = criteo.Shape(files=2, rows_per_file=100_000, row_group_rows=25_000)
