@@ -182,12 +182,7 @@ impl Flags {
             advertise,
             metrics_listen,
             state,
-            retention: Retention {
-                plan_bytes: self.state_plan_bytes.0,
-                inline_plan_bytes: self.state_inline_bytes.0,
-                result_bytes: self.state_result_bytes.0,
-                unused: Duration::from_secs(self.state_unused_days * DAY_SECONDS),
-            },
+            retention: self.retention(),
             drain: Duration::from_secs(self.drain_seconds),
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
@@ -225,6 +220,15 @@ impl Flags {
         match self.memory_limit_bytes.0 {
             0 => machine::memory_bytes() / 2,
             bytes => bytes,
+        }
+    }
+
+    fn retention(&self) -> Retention {
+        Retention {
+            plan_bytes: self.state_plan_bytes.0,
+            inline_plan_bytes: self.state_inline_bytes.0,
+            result_bytes: self.state_result_bytes.0,
+            unused: Duration::from_secs(self.state_unused_days * DAY_SECONDS),
         }
     }
 
