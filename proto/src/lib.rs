@@ -10,6 +10,7 @@ mod derive;
 mod encoding;
 mod exact;
 mod lifted;
+mod plain_text;
 mod plan_bytes;
 pub mod protocol;
 mod reason;
@@ -17,6 +18,7 @@ pub mod resume;
 mod spelling;
 
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
+pub use plain_text::{is_active, plain_text};
 pub use plan_bytes::{plan_from_bytes, plan_to_bytes};
 
 /// The messages of the package `forebay.v1`.

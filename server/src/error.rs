@@ -1,8 +1,10 @@
-//! Suggestions of names, shared by the errors of all modules.
+//! What the errors of all modules share: suggestions of names, and what others than the caller may see.
 //!
 //! Each module defines its error enum next to the code that returns it; `flight::status` maps them to gRPC codes.
 
 use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 /// Longest list of names in an error.
 const NAMES_LISTED_MAX: usize = 8;
@@ -15,6 +17,35 @@ const COMPARED_NAMES_MAX: usize = 4096;
 
 /// The most characters of a name in an error.
 const CHARACTERS_MAX: usize = 128;
+
+/// What of an error others than its caller may see: the log at its default level, and the status page, which needs no
+/// credentials. Nothing, unless the producer of the error says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disclosure {
+    /// The column concerned.
+    pub column: Option<String>,
+    /// Whether the text has only names, paths and numbers: no value of a row, no text of a request's expressions, and no
+    /// plan id.
+    pub is_plain: bool,
+}
+
+impl Disclosure {
+    /// The text may be shown.
+    pub fn plain() -> Self {
+        Self { column: None, is_plain: true }
+    }
+
+    /// The text may not be shown.
+    pub fn hidden() -> Self {
+        Self::default()
+    }
+
+    /// The same, with the column that it is about.
+    #[must_use]
+    pub fn of_column(self, column: &str) -> Self {
+        Self { column: Some(column.to_owned()), ..self }
+    }
+}
 
 /// Returns suggestions for a name that does not exist, as the end of a sentence: similar names, or else the first few. Names
 /// of more than 128 bytes are similar to none.

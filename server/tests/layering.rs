@@ -50,8 +50,9 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 ];
 
 /// Crates that only some modules may use.
-const RESTRICTED: [(&str, &[&str]); 29] = [
+const RESTRICTED: [(&str, &[&str]); 30] = [
     ("ring", &["auth"]),
+    ("reqwest", &["catalog"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
     ("webpki", &["auth"]),

@@ -26,11 +26,11 @@ pub(crate) fn cell(column: &ArrayRef, row: usize) -> Result<String, ArrowError> 
     if column.is_null(row) { Ok(String::new()) } else { value(column, row, 0) }
 }
 
-/// Replaces control characters, which would move a terminal's cursor, by their escapes.
+/// Replaces control characters and marks of direction, which would act on the terminal, by their escapes.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() {
+        if forebay_proto::is_active(letter) {
             plain.extend(letter.escape_default());
         } else {
             plain.push(letter);

@@ -1,16 +1,12 @@
 //! Failure of a subcommand: its message and exit code.
 
-use std::{
-    error::Error,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
 use arrow::error::ArrowError;
 use forebay_client::Error as ClientError;
 use forebay_convert::ConvertError;
 
+use super::message;
 use crate::load::StreamFailure;
 
 /// Failure of a subcommand.
@@ -104,8 +100,7 @@ impl Failure {
         if matches!(self, Self::Write(source) if source.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        // If stderr is closed too, only the exit code remains.
-        let _ = writeln!(io::stderr(), "error: {}", self.chain());
+        message::say(&format!("error: {}", self.chain()));
         match self {
             Self::Convert(error) if error.is_usage() => ExitCode::from(2),
             Self::Client(ClientError::Url { .. }) | Self::Usage(_) | Self::Python { .. } => ExitCode::from(2),

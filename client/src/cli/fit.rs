@@ -7,8 +7,8 @@ use forebay_client::{FitProgress, FitRequest};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
-    failure::Failure, learned_text, output, plan_file::PlanFile, session::Session, show::artifact,
-    stream_options::SampleOptions,
+    cell_text::plain, failure::Failure, learned_text, message, output, plan_file::PlanFile, session::Session,
+    show::artifact, stream_options::SampleOptions,
 };
 
 /// Fit a plan to a dataset; `--json > plan.json` saves the fitted plan to a file for version control
@@ -45,10 +45,10 @@ impl Fit {
         bar.finish_and_clear();
         let result = result.map_err(|error| file.located(&error.to_string()).unwrap_or_else(|| error.into()))?;
         for warning in &result.warnings {
-            eprintln!("warning: {warning}");
+            message::say(&format!("warning: {}", plain(warning)));
         }
         if result.cached == Some(true) {
-            eprintln!("note: kept from an earlier fit on these files; --refit learns again");
+            message::say("note: kept from an earlier fit on these files; --refit learns again");
         }
         output::write(&if session.json { artifact(&result) } else { learned_text::table(&result) })
     }

@@ -14,6 +14,7 @@ mod learned_text;
 mod load;
 mod load_text;
 mod ls;
+mod message;
 mod output;
 mod plan;
 mod plan_file;

@@ -1,11 +1,12 @@
-//! Output to stdout: checked writes, aligned columns and readable units.
+//! Output to stdout, in which names of columns and files cannot act on the terminal: checked writes, aligned columns and readable units.
 
 use std::io::{self, IsTerminal, Write};
 
-use super::failure::Failure;
+use super::{cell_text::plain, failure::Failure, message::LAYOUT};
 
-/// Writes a text to stdout and flushes it.
+/// Writes a text or JSON to stdout and flushes it.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
+    let text = forebay_proto::plain_text(text, &LAYOUT);
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Write)
 }
@@ -27,6 +28,7 @@ pub(crate) enum Align {
 /// Formats rows in columns two spaces apart. The first row has the names. The last cell of a row with fewer cells than
 /// columns extends to the right and does not widen its column.
 pub(crate) fn columns(align: &[Align], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter(|row| row.len() == align.len() || column + 1 < row.len());
         cells.filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -139,6 +141,8 @@ mod tests {
         let lines =
             ["name        rows  id", "a          12345  x", "long name      7  y", "bad        error: no such file"];
         assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+        let hostile = columns(&[Align::Left], &[row(&["a\nb\u{1b}[2J\u{202e}\u{9b}"])]);
+        assert_eq!(hostile, "a\\nb\\u{1b}[2J\\u{202e}\\u{9b}\n");
     }
 
     #[test]

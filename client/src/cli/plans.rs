@@ -1,5 +1,7 @@
 //! `forebay plans ls | rm`: the fitted plans stored on a server.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use chrono::DateTime;
 use clap::{Args, Subcommand};
 use forebay_client::StoredPlan;
@@ -12,6 +14,8 @@ use super::{
 
 /// Datasets of a plan that the text lists; --json lists all.
 const DATASETS_SHOWN: usize = 3;
+
+const DAY_SECONDS: u64 = 86_400;
 
 /// List and remove the plans stored on the server (--state)
 #[derive(Debug, Args)]
@@ -31,8 +35,13 @@ enum PlansVerb {
 #[derive(Debug, Args)]
 struct Rm {
     /// Ids of stored plans, or their first characters as far as they are unique
-    #[arg(value_name = "PLAN_ID", required = true)]
+    #[arg(value_name = "PLAN_ID", required_unless_present = "unused_days")]
     plan_ids: Vec<String>,
+
+    /// Remove all stored plans that you may see and that were not used for this many days
+    #[arg(long, env = "FOREBAY_UNUSED_DAYS", value_name = "DAYS", conflicts_with = "plan_ids",
+          value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    unused_days: Option<u64>,
 }
 
 impl Plans {
@@ -51,15 +60,29 @@ impl Rm {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let plans = session.client.plans().await?;
         let ids: Vec<&str> = plans.iter().map(|plan| plan.plan_id.as_str()).collect();
-        // Nothing is removed if one of the ids is ambiguous.
-        let whole: Result<Vec<&str>, Failure> = self.plan_ids.iter().map(|id| whole_id(id, &ids)).collect();
-        for id in whole? {
+        let removed: Vec<&str> = match self.unused_days {
+            Some(days) => unused(&plans, now(), days),
+            // Nothing is removed if one of the ids is ambiguous.
+            None => self.plan_ids.iter().map(|id| whole_id(id, &ids)).collect::<Result<_, Failure>>()?,
+        };
+        for id in removed {
             let removed = session.client.remove_plan(id).await?;
             let line = if session.json { forebay_proto::to_json(&removed) } else { format!("removed {id}") };
             output::write(&(line + "\n"))?;
         }
         Ok(())
     }
+}
+
+/// Returns the time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns the ids of plans that were not used for these days; of a plan without a time, it is not known.
+fn unused(plans: &[StoredPlan], now: u64, days: u64) -> Vec<&str> {
+    let is_unused = |plan: &&StoredPlan| plan.used > 0 && plan.used.saturating_add(days * DAY_SECONDS) < now;
+    plans.iter().filter(is_unused).map(|plan| plan.plan_id.as_str()).collect()
 }
 
 /// Returns the only id that starts with a text; the text itself if none does, which the server refuses with near ids.
@@ -148,6 +171,16 @@ mod tests {
         let parsed: serde_json::Value = serde_json::from_str(&json(&plans)).unwrap();
         assert_eq!((&parsed[0]["plan_id"], &parsed[2]["datasets"]), (&"7a91".into(), &serde_json::json!([])));
         assert_eq!(json(&[]), "[]\n");
+    }
+
+    #[test]
+    fn removes_by_the_last_use() {
+        let plan = |id: &str, used| StoredPlan { plan_id: id.into(), used, ..Default::default() };
+        let now = 100 * DAY_SECONDS;
+        let plans = [plan("a", now), plan("b", now - 2 * DAY_SECONDS), plan("c", now - 9 * DAY_SECONDS), plan("d", 0)];
+        assert_eq!(unused(&plans, now, 2), ["c"]);
+        assert_eq!(unused(&plans, now, 1), ["b", "c"]);
+        assert_eq!(unused(&plans, now, 36_500), [""; 0]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,6 +11,7 @@ use forebay_client::{Batch, Replay as Found, ReplayRequest, ReplayRow};
 
 use super::{
     failure::Failure,
+    message,
     output::{self, Align},
     session::Session,
     stream_options::StreamOptions,
@@ -52,7 +52,7 @@ impl Replay {
             let batch = session.client.replayed(&found).await?;
             write_batch(path, &batch)?;
             // The message is optional: stderr may be closed.
-            let _ = writeln!(io::stderr(), "wrote {} rows to {}", batch.header.rows, path.display());
+            message::say(&format!("wrote {} rows to {}", batch.header.rows, path.display()));
         }
         output::write(&match (session.json, self.rows_only) {
             (true, true) => found.rows.iter().flat_map(|row| [forebay_proto::to_json(row), "\n".to_owned()]).collect(),

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use self::datasets::ServedDataset;
-use super::{failure::Failure, output, programs};
+use super::{failure::Failure, message, output, programs};
 
 /// What the server prints before its URL, and before that of its metrics page.
 const LISTENING: &str = "listening on ";
@@ -79,7 +79,7 @@ impl Serve {
             tokio::select! {
                 line = server.log.next_line() => match line {
                     Ok(Some(line)) => {
-                        eprintln!("{line}");
+                        message::say(&line);
                         if addresses.read(&line) && let Some(url) = &addresses.url {
                             announce(url, addresses.metrics.as_deref(), json).await?;
                         }

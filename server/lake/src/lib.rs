@@ -6,10 +6,12 @@
 
 pub mod delta;
 mod error;
+mod folders;
 pub mod iceberg;
 mod store;
 mod table;
 
 pub use error::LakeError;
-pub use store::{RecordRequest, TableStore};
+pub use folders::TableFolders;
+pub use store::{RecordRequest, TableStore, path_in_store};
 pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile, TableLog, TableState};

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{Error as StoreFailure, ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use percent_encoding::percent_decode_str;
 use tokio::runtime::Handle;
+use url::Url;
 
-use crate::error::LakeError;
+use crate::{error::LakeError, folders::TableFolders};
 
 /// The most files of one listing of a log. Logs are shortened by checkpoints: a longer one is not maintained.
 const LOG_FILES_MAX: usize = 1_000_000;
@@ -18,13 +20,15 @@ const LOG_FILE_BYTES_MAX: u64 = 2 << 30;
 /// Records a request: its kind, whether it succeeded, and the bytes that it read.
 pub type RecordRequest = fn(&'static str, bool, u64);
 
-/// A store and the root of a table in it.
+/// A store and the folders of a table in it.
 #[derive(Clone, Debug)]
 pub struct TableStore {
     /// The client of the store.
     pub client: Arc<dyn ObjectStore>,
-    /// The folder of the table.
-    pub root: Path,
+    /// The start of the URLs of files in the store: `/` for a disk, else such as `s3://bucket/`.
+    pub url: String,
+    /// The folders whose files are read.
+    pub folders: TableFolders,
     /// Called after each request.
     pub record: RecordRequest,
 }
@@ -37,6 +41,18 @@ pub(crate) struct BlockingStore {
     failure: Mutex<Option<LakeError>>,
 }
 
+/// The path of a URL in the store whose URLs start with `store`; none if it is in another one. A disk has `/`.
+pub fn path_in_store(store: &str, url: &str) -> Option<Path> {
+    if store == "/" {
+        return Path::from_absolute_path(Url::parse(url).ok()?.to_file_path().ok()?).ok();
+    }
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = if scheme == "s3a" { "s3" } else { scheme };
+    let below = format!("{scheme}://{rest}");
+    let key = percent_decode_str(below.strip_prefix(store)?).decode_utf8().ok()?.into_owned();
+    Path::parse(key).ok()
+}
+
 // === impl BlockingStore ===
 
 impl BlockingStore {
@@ -47,11 +63,33 @@ impl BlockingStore {
 
     /// The folder of the table.
     pub(crate) fn root(&self) -> &Path {
-        &self.store.root
+        &self.store.folders.root
+    }
+
+    /// The path of a URL that the log names in full; an error if its store or its folder is not the table's.
+    pub(crate) fn path_of(&self, url: &Url) -> Result<Path, StoreFailure> {
+        let found = path_in_store(&self.store.url, url.as_str());
+        let found = found.ok_or_else(|| {
+            LakeError::Unsupported(format!("the log names \"{url}\", which is not in the store of the table"))
+        });
+        found.and_then(|path| self.checked(&path).map(|()| path)).map_err(|error| self.refused(error))
+    }
+
+    /// Refuses paths outside of the table's folders.
+    fn checked(&self, path: &Path) -> Result<(), LakeError> {
+        let shown = |path: &Path| format!("{}{path}", self.store.url);
+        self.store.folders.check(path, &shown(path), shown)
+    }
+
+    fn refused(&self, error: LakeError) -> StoreFailure {
+        let reason = error.to_string();
+        self.keep(error);
+        StoreFailure::Generic { store: "log", source: reason.into() }
     }
 
     /// The files under a folder whose paths are after `offset`, sorted by path.
     pub(crate) fn list(&self, folder: &Path, offset: Option<&Path>) -> Result<Vec<ObjectMeta>, StoreFailure> {
+        self.checked(folder).map_err(|error| self.refused(error))?;
         let client = &self.store.client;
         let listed = match offset {
             Some(offset) => client.list_with_offset(Some(folder), offset),
@@ -63,8 +101,7 @@ impl BlockingStore {
         if files.len() > LOG_FILES_MAX {
             let reason =
                 format!("\"{folder}\" has more than {LOG_FILES_MAX} files: write a checkpoint and clean the log");
-            self.keep(LakeError::Corrupt(reason.clone()));
-            return Err(StoreFailure::Generic { store: "log", source: reason.into() });
+            return Err(self.refused(LakeError::Corrupt(reason)));
         }
         files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
         Ok(files)
@@ -72,6 +109,7 @@ impl BlockingStore {
 
     /// The bytes of a file.
     pub(crate) fn read(&self, path: &Path) -> Result<Bytes, StoreFailure> {
+        self.checked(path).map_err(|error| self.refused(error))?;
         let client = &self.store.client;
         let read = self.runtime.block_on(async {
             let response = client.get(path).await?;
@@ -87,6 +125,7 @@ impl BlockingStore {
 
     /// The metadata of a file.
     pub(crate) fn head(&self, path: &Path) -> Result<ObjectMeta, StoreFailure> {
+        self.checked(path).map_err(|error| self.refused(error))?;
         let head = self.runtime.block_on(self.store.client.head(path));
         (self.store.record)("head", head.is_ok(), 0);
         head.map_err(|failure| self.note(path, failure))

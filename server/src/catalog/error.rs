@@ -120,7 +120,7 @@ pub enum CatalogError {
         reason: String,
     },
     /// A link leads out of the dataset's directory.
-    #[error("dataset \"{dataset}\": \"{file}\" is a link that leads out of the dataset's directory")]
+    #[error("dataset \"{dataset}\": \"{file}\" is, or is below, a link that leads out of the dataset's directory")]
     LinkOut {
         /// The dataset.
         dataset: String,
@@ -189,7 +189,7 @@ impl CatalogError {
         match source.kind {
             StoreErrorKind::Missing => Self::Empty { dataset, reason: source.to_string() },
             StoreErrorKind::TooMany => Self::TooManyFiles { dataset, reason: source.to_string() },
-            StoreErrorKind::Changed | StoreErrorKind::Denied | StoreErrorKind::Failed => {
+            StoreErrorKind::Changed | StoreErrorKind::Denied | StoreErrorKind::Outside | StoreErrorKind::Failed => {
                 Self::Storage { dataset, source }
             }
         }

@@ -6,7 +6,9 @@
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
-use forebay_lake::{Column, ColumnKey, FilePath, LakeError, LakeTable, StoredAs, TableFile, TableState};
+use forebay_lake::{
+    Column, ColumnKey, FilePath, LakeError, LakeTable, StoredAs, TableFile, TableFolders, TableState, path_in_store,
+};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
@@ -66,10 +68,11 @@ impl TableVersion {
         &self,
         dataset: &str,
         store: &Store,
-        root: &Path,
+        folders: &TableFolders,
     ) -> Result<Vec<ObjectMeta>, CatalogError> {
+        let folders = &store.with_real_folders(folders.clone()).await;
         // Indices: futures of a closure over references are not `Send` for every lifetime.
-        let heads = (0..self.files.len()).map(|index| self.object(dataset, store, root, &self.files[index]));
+        let heads = (0..self.files.len()).map(|index| self.object(dataset, store, folders, &self.files[index]));
         futures::stream::iter(heads).buffered(HEADS_AT_ONCE).try_collect().await
     }
 
@@ -77,19 +80,23 @@ impl TableVersion {
         &self,
         dataset: &str,
         store: &Store,
-        root: &Path,
+        folders: &TableFolders,
         file: &TableFile,
     ) -> Result<ObjectMeta, CatalogError> {
         let table = |source: LakeError| CatalogError::Table { dataset: dataset.to_owned(), source };
         let path = match &file.path {
-            FilePath::Relative(below) => below_root(root, below).map_err(table)?,
-            FilePath::Absolute(url) => store.path_of(url).ok_or_else(|| {
-                table(LakeError::Unsupported(format!(
-                    "{} has the file \"{url}\", which is not in the store of the table: copy the table, files \
-                     included",
-                    self.title
-                )))
-            })?,
+            FilePath::Relative(below) => below_root(&folders.root, below).map_err(table)?,
+            FilePath::Absolute(url) => {
+                let path = path_in_store(&store.display(&Path::default()), url).ok_or_else(|| {
+                    table(LakeError::Unsupported(format!(
+                        "{} has the file \"{url}\", which is not in the store of the table: copy the table, files \
+                         included",
+                        self.title
+                    )))
+                })?;
+                folders.check(&path, url, |path| store.display(path)).map_err(table)?;
+                path
+            }
         };
         let gone = |reason: String| CatalogError::Gone {
             dataset: dataset.into(),
@@ -97,11 +104,14 @@ impl TableVersion {
             version: self.title.as_str().into(),
             reason: reason.into(),
         };
-        match store.head(&path).await {
+        match store.head_in(folders, &path).await {
             Ok(object) if object.size == file.bytes => Ok(object),
             Ok(object) => Err(gone(format!("has {} bytes instead of {}", object.size, file.bytes))),
             Err(error) if error.kind == StoreErrorKind::Missing => {
                 Err(gone("does not exist, as after VACUUM or the expiry of snapshots".to_owned()))
+            }
+            Err(error) if error.kind == StoreErrorKind::Outside => {
+                Err(CatalogError::LinkOut { dataset: dataset.to_owned(), file: store.display(&path) })
             }
             Err(error) => Err(CatalogError::of_store(dataset, error)),
         }

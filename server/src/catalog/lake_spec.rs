@@ -1,9 +1,7 @@
 //! The lake table of a dataset: its format, and what to read of it.
 
-use std::sync::Arc;
-
 use forebay_lake::{
-    LakeError, TableLog, TableState, TableStore, delta,
+    LakeError, TableFolders, TableLog, TableState, TableStore, delta,
     iceberg::{self, IcebergRequest},
 };
 use object_store::path::Path;
@@ -11,15 +9,15 @@ use object_store::path::Path;
 use super::{
     error::CatalogError,
     lake::TableVersion,
-    store::{Store, StoreError},
+    store::{Store, StoreError, StoreErrorKind},
 };
 use crate::metrics;
 
 /// The table of a dataset, and the version of it.
 #[derive(Clone, Debug)]
 pub(super) struct LakeSpec {
-    /// The folder of the table.
-    pub root: Path,
+    /// The folder of the table, and further ones that its files may be in.
+    pub folders: TableFolders,
     format: TableFormat,
 }
 
@@ -36,12 +34,13 @@ pub(super) enum TableFormat {
 
 impl LakeSpec {
     /// A table in a folder or, of an Iceberg table, the table of a metadata file.
-    pub(super) fn new(path: Path, format: TableFormat) -> Self {
+    pub(super) fn new(path: Path, format: TableFormat, further: Vec<Path>) -> Self {
         match (format.root_of(&path), format) {
             (Some(root), TableFormat::Iceberg { snapshot, .. }) => {
-                Self { root, format: TableFormat::Iceberg { metadata: Some(path), snapshot } }
+                let format = TableFormat::Iceberg { metadata: Some(path), snapshot };
+                Self { folders: TableFolders { root, further }, format }
             }
-            (_, format) => Self { root: path, format },
+            (_, format) => Self { folders: TableFolders { root: path, further }, format },
         }
     }
 
@@ -60,18 +59,23 @@ impl LakeSpec {
         store: &Store,
         known: Vec<TableState>,
     ) -> Result<Result<TableVersion, usize>, CatalogError> {
-        let client = Arc::clone(store.client());
-        let table = TableStore { client, root: self.root.clone(), record: metrics::storage_request };
+        let folders = store.with_real_folders(self.folders.clone()).await;
+        let (client, url) = (store.confined(&folders), store.display(&Path::default()));
+        let table = TableStore { client, url, folders, record: metrics::storage_request };
         let (noun, read) = match &self.format {
             TableFormat::Delta { version } => ("version", delta::read(table, *version, known).await),
             TableFormat::Iceberg { metadata, snapshot } => {
-                let (prefix, metadata) = (store.display(&Path::default()), metadata.as_ref());
-                let request = IcebergRequest { prefix: &prefix, metadata, snapshot: *snapshot };
+                let request = IcebergRequest { metadata: metadata.as_ref(), snapshot: *snapshot };
                 ("snapshot", iceberg::read(table, request, &known).await)
             }
         };
         let read = read.map_err(|source| match source {
-            LakeError::Storage { path, source } => CatalogError::of_store(dataset, store.error(&path, &source)),
+            LakeError::Storage { path, source } => match store.error(&path, &source) {
+                error if error.kind == StoreErrorKind::Outside => {
+                    CatalogError::LinkOut { dataset: dataset.to_owned(), file: store.display(&path) }
+                }
+                error => CatalogError::of_store(dataset, error),
+            },
             source => CatalogError::Table { dataset: dataset.to_owned(), source },
         })?;
         let (table, state) = match read {
@@ -79,7 +83,7 @@ impl LakeSpec {
             TableLog::Known(index) => return Ok(Err(index)),
         };
         if table.files.len() > store.files_max() {
-            let root = store.display(&self.root);
+            let root = store.display(&self.folders.root);
             return Err(CatalogError::of_store(dataset, StoreError::too_many(&root, store.files_max())));
         }
         Ok(Ok(TableVersion::new(noun, table, state)))

@@ -110,9 +110,10 @@ async fn listed(dataset: &str, store: &Store, list: &FileList) -> Result<Listing
                 StoreErrorKind::Missing | StoreErrorKind::Denied => {
                     empty(dataset, format!("\"{display}\", line {line}: {error}"))
                 }
-                StoreErrorKind::Changed | StoreErrorKind::Failed | StoreErrorKind::TooMany => {
-                    CatalogError::of_store(dataset, error)
-                }
+                StoreErrorKind::Changed
+                | StoreErrorKind::Failed
+                | StoreErrorKind::Outside
+                | StoreErrorKind::TooMany => CatalogError::of_store(dataset, error),
             })
         }
     });
@@ -127,15 +128,15 @@ pub(super) async fn of_table(
     lake: &LakeSpec,
     table: Arc<TableVersion>,
 ) -> Result<Listing, CatalogError> {
-    let objects = table.objects(dataset, location.store(), &lake.root).await?;
+    let objects = table.objects(dataset, location.store(), &lake.folders).await?;
     if objects.is_empty() {
-        let (root, version) = (location.store().display(&lake.root), &table.title);
+        let (root, version) = (location.store().display(&lake.folders.root), &table.title);
         return Err(empty(dataset, format!("{version} of the table \"{root}\" has no files")));
     }
     if let Some(object) = objects.iter().find(|object| is_unpinnable(object)) {
         return Err(unpinnable(dataset, location, object));
     }
-    Ok(Listing { table: Some(table), ..Listing::new(lake.root.clone(), objects) })
+    Ok(Listing { table: Some(table), ..Listing::new(lake.folders.root.clone(), objects) })
 }
 
 /// Walks a local path; of a folder, also what decides which of the files found are of the dataset.
@@ -296,7 +297,7 @@ fn nothing_there(location: &Location) -> String {
         FileSpec::Glob { root, pattern, .. } => format!("no object under \"{}\" matches \"{pattern}\"", shown(root)),
         FileSpec::Object(path) => format!("there is no \"{}\"", shown(path)),
         FileSpec::List(list) => format!("\"{}\" lists no files", list.display()),
-        FileSpec::Lake(lake) => format!("the table \"{}\" has no files", shown(&lake.root)),
+        FileSpec::Lake(lake) => format!("the table \"{}\" has no files", shown(&lake.folders.root)),
     }
 }
 

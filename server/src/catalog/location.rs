@@ -11,12 +11,12 @@ use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
-    lake_spec::{LakeSpec, TableFormat},
+    lake_spec::LakeSpec,
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
     store::Store,
     stores::{ALLOWED, Stores},
-    table_url,
+    table_url::{self, TableUrl},
 };
 
 /// A directory, a file or a glob, on this machine or in a remote store, and how its files are read. Resolved at every
@@ -112,7 +112,7 @@ impl Location {
     /// `delta+` or `iceberg+`, that of a table.
     pub fn parse(name: &str, url: &str, stores: &mut Stores) -> Result<Self, LocationError> {
         let parsed = match table_url::parse(url) {
-            Some(table) => table.and_then(|(url, format)| lake(url, format, stores)),
+            Some(table) => table.and_then(|table| lake(table, stores)),
             None => files(url, stores),
         };
         // Errors omit a password before `@` and a signature after `?`.
@@ -145,7 +145,7 @@ impl Location {
     pub(super) fn check_exists(&self, name: &str) -> Result<(), LocationError> {
         let path = match &self.spec {
             FileSpec::Local(path) => path,
-            FileSpec::Lake(lake) if self.store.is_local() => &PathBuf::from(self.store.display(&lake.root)),
+            FileSpec::Lake(lake) if self.store.is_local() => &PathBuf::from(self.store.display(&lake.folders.root)),
             _ => return Ok(()),
         };
         let checked = split(path).and_then(|(root, selection)| match (root.try_exists(), selection) {
@@ -235,20 +235,40 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
 }
 
 /// Parses the folder of a table or, of an Iceberg table, a metadata file.
-fn lake(url: &str, format: TableFormat, stores: &mut Stores) -> Result<Location, String> {
+fn lake(TableUrl { url, format, roots }: TableUrl<'_>, stores: &mut Stores) -> Result<Location, String> {
     let Location { store, spec, .. } = files(url, stores)?;
-    let path = match spec {
-        FileSpec::Local(path) if !matches!(split(&path)?, (_, Selection::Glob(_))) => {
-            Path::from_absolute_path(path).map_err(|source| source.to_string())?
-        }
-        FileSpec::Prefix(path) | FileSpec::Name(path) => path,
+    let path = match folder_of(spec)? {
+        Ok(path) => path,
         // A web server has no listing, but the metadata file names every other file.
-        FileSpec::Object(path) if format.root_of(&path).is_some() => path,
-        FileSpec::Local(_) | FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => {
-            return Err("a table must be a folder, on this machine or in a bucket, without wildcards".to_owned());
-        }
+        Err(FileSpec::Object(path)) if format.root_of(&path).is_some() => path,
+        Err(_) => return Err("a table must be a folder, on this machine or in a bucket, without wildcards".to_owned()),
     };
-    Ok(Location::of(store, FileSpec::Lake(LakeSpec::new(path, format))))
+    let mut further = Vec::with_capacity(roots.len());
+    for root in roots {
+        let location = files(root, stores).map_err(|reason| format!("@root={root}: {reason}"))?;
+        match folder_of(location.spec)? {
+            Ok(folder) if location.store.url() == store.url() => further.push(folder),
+            Ok(_) => {
+                return Err(format!(
+                    "@root={root} is not in the store of the table, {}: copy its files there",
+                    store.url()
+                ));
+            }
+            Err(_) => return Err(format!("@root={root} must be a folder without wildcards")),
+        }
+    }
+    Ok(Location::of(store, FileSpec::Lake(LakeSpec::new(path, format, further))))
+}
+
+/// The path of a folder, or the specification that is not one.
+fn folder_of(spec: FileSpec) -> Result<Result<Path, FileSpec>, String> {
+    match spec {
+        FileSpec::Local(path) if !matches!(split(&path)?, (_, Selection::Glob(_))) => {
+            Path::from_absolute_path(path).map(Ok).map_err(|source| source.to_string())
+        }
+        FileSpec::Prefix(path) | FileSpec::Name(path) => Ok(Ok(path)),
+        other => Ok(Err(other)),
+    }
 }
 
 fn listed(path: &FilePath, stores: &mut Stores) -> Result<Location, String> {

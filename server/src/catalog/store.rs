@@ -3,13 +3,14 @@
 use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use forebay_lake::TableFolders;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
-use percent_encoding::percent_decode_str;
-use url::Url;
 
 use super::{
+    confined_disk::{ConfinedDisk, LinkOut},
     disk::{self, DiskError},
+    network::NOT_FOLLOWED,
     pinned::{is_same, is_strong},
     redact, walk,
 };
@@ -61,6 +62,8 @@ pub(super) enum StoreErrorKind {
     Changed,
     /// The credentials are missing, rejected or expired, or the store lacks what is needed: the operator must fix it.
     Denied,
+    /// A link leads out of the folders of a table.
+    Outside,
     /// The listing has more files than a dataset may have.
     TooMany,
     /// No response, or an invalid one: a retry may succeed.
@@ -112,16 +115,30 @@ impl Store {
         format!("{}{path}", self.url)
     }
 
-    /// The path of a URL in this store; `None` if it is in another one.
-    pub(super) fn path_of(&self, url: &str) -> Option<Path> {
-        if self.is_local() {
-            return Path::from_absolute_path(Url::parse(url).ok()?.to_file_path().ok()?).ok();
+    /// A client that reads only files in these folders, also where a link leads elsewhere.
+    pub(super) fn confined(&self, folders: &TableFolders) -> Arc<dyn ObjectStore> {
+        match &self.disk {
+            Some(disk) => Arc::new(ConfinedDisk::new(Arc::clone(disk), folders)),
+            None => Arc::clone(&self.client),
         }
-        let (scheme, rest) = url.split_once("://")?;
-        let scheme = if scheme == "s3a" { "s3" } else { scheme };
-        let below = format!("{scheme}://{rest}");
-        let key = percent_decode_str(below.strip_prefix(&self.url)?).decode_utf8().ok()?.into_owned();
-        Path::parse(key).ok()
+    }
+
+    /// The same folders, and those that links among them lead to: a log may name files by either path.
+    pub(super) async fn with_real_folders(&self, mut folders: TableFolders) -> TableFolders {
+        if let Some(disk) = &self.disk {
+            let real = ConfinedDisk::new(Arc::clone(disk), &folders).real_folders().await;
+            folders.further.extend(real);
+        }
+        folders
+    }
+
+    /// The current metadata of a file in these folders.
+    pub(super) async fn head_in(&self, folders: &TableFolders, path: &Path) -> Result<ObjectMeta, StoreError> {
+        if let Some(disk) = &self.disk {
+            let checked = ConfinedDisk::new(Arc::clone(disk), folders).check(path).await;
+            checked.map_err(|source| self.error(path, &source))?;
+        }
+        self.head(path).await
     }
 
     /// Reads bytes of a file. Fails if it is not the pinned one.
@@ -241,6 +258,8 @@ impl Store {
         let kind = match source {
             _ if redact::is_about_credentials(code) || is_denied_head => StoreErrorKind::Denied,
             E::NotFound { .. } => StoreErrorKind::Missing,
+            _ if sentence.contains(NOT_FOLLOWED) => StoreErrorKind::Denied,
+            E::PermissionDenied { source, .. } if source.is::<LinkOut>() => StoreErrorKind::Outside,
             _ if has_status("404") => StoreErrorKind::Missing,
             E::Precondition { .. } => StoreErrorKind::Changed,
             // The range was within the pinned file.
@@ -313,7 +332,7 @@ impl StoreError {
 
     /// Whether the store or its credentials must be fixed: a retry does not help.
     pub fn is_denied(&self) -> bool {
-        self.kind == StoreErrorKind::Denied
+        matches!(self.kind, StoreErrorKind::Denied | StoreErrorKind::Outside)
     }
 
     /// Whether a known file was removed or replaced.

@@ -9,15 +9,14 @@ use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, Result, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
-    client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
-    },
+    client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
     limit::LimitStore,
 };
 
 use super::{
+    network::SameOriginConnector,
     response_check::{self, RequestKind},
     store::{Settings, Store},
 };
@@ -171,7 +170,7 @@ struct CheckedClient {
 
 impl CheckedConnector {
     fn over_network(server: ServerKind) -> Self {
-        Self { connector: Arc::new(ReqwestConnector::default()), server }
+        Self { connector: Arc::new(SameOriginConnector), server }
     }
 }
 

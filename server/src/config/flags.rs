@@ -10,6 +10,7 @@ use crate::{
     expr::OPERATORS_MAX,
     log::LogFormat,
     plan::{OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX},
+    state::Retention,
 };
 
 /// Lengths in Arrow and gRPC allow a little less than 2 GiB in every client.
@@ -43,7 +44,8 @@ pub struct Flags {
     /// that lists paths or URLs of files. Folders named key=value are columns. After delta+, the folder of a Delta table
     /// (delta+s3://bucket/table), followed by @version=N to read version N instead of the newest; after iceberg+, the
     /// folder or a metadata file of an Iceberg table (iceberg+s3://bucket/table), followed by @snapshot=ID to read that
-    /// snapshot instead of the current one. Credentials, region and endpoint of a store are read from the server's
+    /// snapshot instead of the current one. Files of a table are read only from its folder and from those that @root=URL,
+    /// once or more often after the URL, names in the same store. Credentials, region and endpoint of a store are read from the server's
     /// environment under their usual names, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the
     /// environment, one per line.
     #[expect(clippy::doc_markdown, reason = "the text of --help")]
@@ -111,6 +113,30 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_STATE", value_name = "DIR|URL")]
     pub(super) state: Option<String>,
 
+    /// Most bytes of fitted plans under --state. A fit beyond it is refused, unless plans that were unused for
+    /// --state-unused-days make room.
+    #[arg(long, env = "FOREBAY_STATE_PLAN_BYTES", value_name = "SIZE", default_value_t = ByteSize(Retention::DEFAULT.plan_bytes),
+          value_parser = sizes(0..=1 << 50))]
+    pub(super) state_plan_bytes: ByteSize,
+
+    /// Most bytes of large plans that clients send in requests and that are kept under --state so that tickets are short.
+    /// Those unused for an hour make room; tickets carry a plan that finds none.
+    #[arg(long, env = "FOREBAY_STATE_INLINE_BYTES", value_name = "SIZE",
+          default_value_t = ByteSize(Retention::DEFAULT.inline_plan_bytes), value_parser = sizes(0..=1 << 50))]
+    pub(super) state_inline_bytes: ByteSize,
+
+    /// Most bytes of results under --state: rows that pass filters, groups, descriptions and the ids of fits, a quarter for
+    /// each. Those used longest ago go first, and are computed again when they are needed.
+    #[arg(long, env = "FOREBAY_STATE_RESULT_BYTES", value_name = "SIZE", default_value_t = ByteSize(Retention::DEFAULT.result_bytes),
+          value_parser = sizes(0..=1 << 50))]
+    pub(super) state_result_bytes: ByteSize,
+
+    /// Days after which results and plans of requests under --state are removed if they were not used. Fitted plans stay
+    /// until others need their room.
+    #[arg(long, env = "FOREBAY_STATE_UNUSED_DAYS", value_name = "DAYS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub(super) state_unused_days: u64,
+
     /// Directory on this machine for data that fits and views spill, and for results of views [default: --state, or
     /// where that is a URL, forebay in the user's state directory]
     #[arg(long, env = "FOREBAY_SCRATCH_DIR", value_name = "DIR")]
@@ -134,7 +160,8 @@ pub struct Flags {
     #[arg(long, env = "FOREBAY_KEEPALIVE_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(super) keepalive_seconds: u64,
 
-    /// Memory that all streams, fits and descriptions together may hold, such as 8GiB; 0: half of the machine's memory.
+    /// Memory that all streams, fits and descriptions together may hold, such as 8GiB; 0: half of the memory of the
+    /// machine or, if that is less, of the container or control group.
     #[arg(long, env = "FOREBAY_MEMORY_LIMIT_BYTES", value_name = "SIZE", default_value_t = ByteSize(0))]
     pub(super) memory_limit_bytes: ByteSize,
 

@@ -8,6 +8,7 @@ mod address;
 mod datasets;
 mod error;
 mod flags;
+mod machine;
 mod state;
 mod tokenizers;
 mod udfs;
@@ -32,12 +33,15 @@ use crate::{
     catalog::{Location, ViewDefinition},
     log::{self, LogSettings},
     plan::RequestLimits,
+    state::Retention,
     stream::DeviceName,
     tokenizers::NamedTokenizer,
     udf::UdfSocket,
 };
 use address::{METRICS_PUBLIC, listen, replica, tcp};
 use error::wrong;
+
+const DAY_SECONDS: u64 = 86_400;
 
 /// The validated configuration.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// State and scratch data.
     pub state: StatePlace,
+    /// How much state is kept.
+    pub retention: Retention,
     /// Time that running streams get after SIGTERM.
     pub drain: Duration,
     /// Age after which a connection is closed gracefully (HTTP/2 GOAWAY); zero: never.
@@ -142,7 +148,7 @@ impl Flags {
         let (views, invalid) = self.views(&datasets);
         problems.all(invalid.or(()));
         let memory_limit_bytes = self.memory_limit();
-        problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine_bytes()));
+        problems.one(check_cache(self.cache_bytes, memory_limit_bytes, machine::memory_bytes()));
         problems.one(check_cache_dir(self.cache_dir(), self.cache_bytes));
         let view_memory_bytes = problems.one(views::memory_bytes(&self, memory_limit_bytes));
         problems.one(log::check_filter(&self.log).map_err(|source| wrong("log", &self.log, source.to_string())));
@@ -176,6 +182,7 @@ impl Flags {
             advertise,
             metrics_listen,
             state,
+            retention: self.retention(),
             drain: Duration::from_secs(self.drain_seconds),
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
@@ -211,8 +218,17 @@ impl Flags {
     /// The memory budget: by default half of the machine's memory.
     fn memory_limit(&self) -> u64 {
         match self.memory_limit_bytes.0 {
-            0 => machine_bytes() / 2,
+            0 => machine::memory_bytes() / 2,
             bytes => bytes,
+        }
+    }
+
+    fn retention(&self) -> Retention {
+        Retention {
+            plan_bytes: self.state_plan_bytes.0,
+            inline_plan_bytes: self.state_inline_bytes.0,
+            result_bytes: self.state_result_bytes.0,
+            unused: Duration::from_secs(self.state_unused_days * DAY_SECONDS),
         }
     }
 
@@ -272,20 +288,6 @@ fn device(value: &str) -> Result<DeviceName, ConfigError> {
     number
         .map(DeviceName::Cuda)
         .ok_or_else(|| wrong("device", value, "expected cpu, or cuda: and the number of a GPU, such as cuda:0"))
-}
-
-/// Returns the memory available to this process: the smaller of the machine's and the control group's limit.
-fn machine_bytes() -> u64 {
-    /// Assumed if the system reports no size.
-    const UNKNOWN: u64 = 4 << 30;
-    let line = |text: String| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
-    };
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(line).map(|kib| kib * 1024);
-    let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max"));
-    let group = group.ok().and_then(|text| text.trim().parse::<u64>().ok());
-    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN)
 }
 
 #[cfg(test)]

@@ -9,14 +9,17 @@ use std::{
     convert::Infallible,
     future,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use forebay_settings::Values;
 use futures::{FutureExt, future::LocalBoxFuture};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    fs::{Mode, chmod},
+    process::{Resource, Rlimit, getrlimit, setrlimit, umask},
+};
 use tokio::{
     io::AsyncReadExt,
     signal::unix::{SignalKind, signal},
@@ -39,7 +42,7 @@ use crate::{
     metrics_http::MetricsListener,
     plan::Limits,
     shutdown::Shutdown,
-    state::{State, StateError},
+    state::{State, StateError, is_configuration},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,
@@ -54,6 +57,9 @@ const TICKET_SECRET: &str = "ticket-key";
 
 /// Time for the remaining connections to close.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// Time between two looks for state that was not used for days.
+const UNUSED_PAUSE: Duration = Duration::from_mins(15);
 
 /// The cause of a shutdown without a grace period.
 const STDIN_CLOSED: &str = "standard input closed";
@@ -112,7 +118,8 @@ impl DaemonError {
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Dataset(_) | Self::View(_) | Self::CacheDir(_) => true,
-            Self::State(error) => error.is_refused(),
+            Self::State(error) => error.is_refused() || error.is_configuration(),
+            Self::MetricsListen { source, .. } => is_configuration(source.kind()),
             _ => false,
         }
     }
@@ -127,6 +134,8 @@ pub fn run(config: Config, values: Values) -> LocalBoxFuture<'static, Result<(),
 }
 
 async fn run_until_signalled(config: Config, values: Values) -> Result<(), DaemonError> {
+    // Spilled rows and results of views, which libraries and other programs write, are readable by this user only.
+    let umask_before = umask(Mode::RWXG | Mode::RWXO);
     let _log = log::start(&config.log)?;
     // From here on the signal does not end the process.
     let hangups = signal(SignalKind::hangup()).map_err(DaemonError::Signals)?;
@@ -134,7 +143,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     // Without a metrics service nothing is recorded.
     let prometheus = config.metrics_listen.map(|_| metrics::install()).transpose()?;
     let cpu = CpuPool::new(config.cpu_threads).map_err(DaemonError::Threads)?;
-    let state = state::open(&config.state, &cpu).await?;
+    let state = state::open(&config.state, &cpu).await?.with_retention(config.retention);
     let budget = Budget::new(config.memory_limit_bytes);
     let engine = Engine::new(config.fit_memory_bytes, &budget, &state)?;
     let tls = config.tls.map(Arc::new);
@@ -163,7 +172,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
             Some(bound.map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })?)
         }
     };
-    let listeners = bind(&config.listen, tls.as_ref())?;
+    let listeners = bind(&config.listen, tls.as_ref(), umask_before)?;
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     streams.catalog().check_paths()?;
     opening::open(streams.catalog().datasets()).await;
@@ -171,7 +180,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
 
     let certificates = tls.clone();
     let reloader = Reloader { streams: Arc::clone(&streams), views, cpu: cpu.clone(), auth, tls, values };
-    let shown = Arc::clone(&streams);
+    let (shown, tidied) = (Arc::clone(&streams), Arc::clone(&streams));
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
     let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
     let service = service.with_access(access).with_limits(config.requests, message_limits);
@@ -193,6 +202,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
         served = flight::serve(service, listeners, settings, watch.clone()) => served?,
         () = signals.drain(&shutdown, config.drain) => {}
         never = pages() => match never {},
+        never = remove_unused(tidied) => match never {},
         never = reloader.serve(hangups) => match never {},
     }
     // Calls that were cut have a line in the log, too.
@@ -219,23 +229,44 @@ async fn open_disk_tier(setting: Option<(PathBuf, u64)>) -> Result<Option<Arc<Di
 }
 
 /// Binds the addresses of the Flight service, and the ring of each Unix socket.
-fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>) -> Result<Vec<Listener>, BindError> {
+/// Who may connect to those depends on the file mode creation mask with which the server was started.
+fn bind(addresses: &[Listen], tls: Option<&Arc<Tls>>, umask: Mode) -> Result<Vec<Listener>, BindError> {
     let mut listeners = Vec::new();
     for address in addresses {
         match address {
             Listen::Tcp(address) => listeners.push(Listener::tcp(*address, tls.cloned())?),
             Listen::Unix(path) => {
                 listeners.push(Listener::unix(path)?);
+                open_to(path, umask);
                 // Its path may be too long where the socket's is not.
                 #[cfg(target_os = "linux")]
                 match Listener::ring(path) {
-                    Ok(ring) => listeners.push(ring),
+                    Ok(ring) => {
+                        listeners.push(ring);
+                        open_to(&path.with_added_extension("ring"), umask);
+                    }
                     Err(error) => tracing::warn!(%error, "no ring: clients on this machine use Flight"),
                 }
             }
         }
     }
     Ok(listeners)
+}
+
+/// Gives a socket the permissions of a file that is created with this mask.
+fn open_to(socket: &Path, umask: Mode) {
+    let mode = (Mode::RWXU | Mode::RWXG | Mode::RWXO).difference(umask);
+    if let Err(error) = chmod(socket, mode) {
+        tracing::warn!(socket = %socket.display(), %error, "only this user can connect to the socket");
+    }
+}
+
+/// Removes what was not used for a time, now and then, until the future is dropped.
+async fn remove_unused(streams: Arc<Streams>) -> Infallible {
+    loop {
+        time::sleep(UNUSED_PAUSE).await;
+        streams.remove_unused().await;
+    }
 }
 
 /// The callers that the server knows. Without authentication nothing is signed, so the state needs no key.
@@ -273,7 +304,7 @@ fn raise_descriptor_limit() {
 
 /// Writes a line to stderr; a closed stderr is no reason to exit.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", forebay_proto::plain_text(line, &['\n']));
 }
 
 /// The events that end the server.

@@ -3,8 +3,11 @@
 //! The router begins an entry and hands it to the body of the response, whose end or drop ends the call; the ring keeps
 //! it until it sends the status. The modules of `rpc` add what they learn from the request (`Call::note`). The log escapes
 //! control characters in texts of clients.
+//!
+//! A line has the text of an error only if that has no value of a row and no text of the request, or at level debug.
 
 use std::{
+    borrow::Cow,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -16,6 +19,7 @@ use hyper::{
     body::{Body as ResponseBody, Frame, SizeHint},
 };
 use tonic::{Code, Status, body::Body};
+use tracing::Level;
 
 use super::{
     call::{Call, name_of},
@@ -24,6 +28,7 @@ use super::{
 };
 use crate::{
     auth::Peer,
+    error::Disclosure,
     log::ACCESS,
     metrics::{self, FailedCall, Stage},
     shutdown::{Phase, Registered, ShutdownWatch},
@@ -49,8 +54,17 @@ pub(super) struct AccessEntry {
 #[derive(Debug)]
 struct CallEnd {
     code: Code,
-    /// Reason and text of an error.
-    error: Option<(Reason, String)>,
+    error: Option<CallError>,
+}
+
+/// Why a call ended.
+#[derive(Debug, PartialEq, Eq)]
+struct CallError {
+    reason: Reason,
+    /// The text for the caller.
+    text: String,
+    /// What of it others may see.
+    disclosure: Disclosure,
 }
 
 /// The body of a response whose end ends the call.
@@ -76,8 +90,9 @@ impl AccessEntry {
     }
 
     /// The response, whose end ends the call.
-    pub(super) fn until_end_of(mut self, response: Response<Body>) -> Response<Body> {
+    pub(super) fn until_end_of(mut self, mut response: Response<Body>) -> Response<Body> {
         self.end = CallEnd::in_headers(response.headers(), &self.call);
+        response.headers_mut().remove(status::DISCLOSURE);
         response.map(|body| Body::new(RecordedBody { body, entry: self }))
     }
 
@@ -95,7 +110,10 @@ impl AccessEntry {
         let _in_call = self.call.span.enter();
         let method = self.call.method;
         let call = facts.action.map_or_else(|| method.to_owned(), |action| format!("{method}/{action}"));
-        let (reason, error) = end.error.as_ref().map(|(reason, text)| (reason.as_str_name(), text.as_str())).unzip();
+        let is_debug = tracing::enabled!(target: ACCESS, Level::DEBUG);
+        let (reason, error) =
+            end.error.as_ref().map(|error| (error.reason.as_str_name(), error.shown(is_debug))).unzip();
+        let error = error.as_deref();
         let seconds = |stage: Stage| facts.stage_seconds.map(|seconds| seconds[stage as usize]);
         macro_rules! line {
             ($level:ident) => {
@@ -137,12 +155,12 @@ impl Drop for AccessEntry {
         let end = self.end.take().unwrap_or_else(|| CallEnd::cut(self.shutdown.phase()));
         self.call.note(|facts| {
             self.write(&end, facts);
-            if let Some((reason, text)) = &end.error
+            if let Some(CallError { reason, disclosure, .. }) = &end.error
                 && *reason != Reason::Cancelled
             {
-                let error = (reason.as_str_name(), text.as_str());
                 let dataset = facts.dataset.as_deref();
-                metrics::refused(FailedCall::now(self.call.method, dataset, &facts.principal_label, error));
+                let failed = FailedCall::now(self.call.method, dataset, &facts.principal_label, *reason);
+                metrics::refused(FailedCall { column: disclosure.column.clone(), ..failed });
             }
         });
     }
@@ -159,7 +177,8 @@ impl CallEnd {
     fn of(status: &Status, call: &Call) -> Self {
         let error = (status.code() != Code::Ok).then(|| {
             let (reason, text) = status::reason_of(status);
-            (reason, truncated(call.without_id(text), ERROR_LENGTH_MAX).unwrap_or_default())
+            let text = truncated(call.without_id(text), ERROR_LENGTH_MAX).unwrap_or_default();
+            CallError { reason, text, disclosure: status::disclosure_of(status) }
         });
         Self { code: status.code(), error }
     }
@@ -173,7 +192,21 @@ impl CallEnd {
     }
 
     fn failed(code: Code, reason: Reason, text: &str) -> Self {
-        Self { code, error: Some((reason, text.to_owned())) }
+        Self { code, error: Some(CallError { reason, text: text.to_owned(), disclosure: Disclosure::plain() }) }
+    }
+}
+
+impl CallError {
+    /// The text for the log: at level debug, that for the caller.
+    fn shown(&self, is_debug: bool) -> Cow<'_, str> {
+        if self.disclosure.is_plain || is_debug {
+            return self.text.as_str().into();
+        }
+        let meaning = self.reason.meaning();
+        match &self.disclosure.column {
+            Some(column) => format!("{meaning} (column \"{column}\"; the caller has the details)").into(),
+            None => format!("{meaning} (the caller has the details)").into(),
+        }
     }
 }
 
@@ -182,12 +215,13 @@ impl ResponseBody for RecordedBody {
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &mut frame {
             if let Some(data) = frame.data_ref() {
                 self.entry.bytes += data.len() as u64;
-            } else if let Some(trailers) = frame.trailers_ref() {
+            } else if let Some(trailers) = frame.trailers_mut() {
                 self.entry.end = CallEnd::in_headers(trailers, &self.entry.call);
+                trailers.remove(status::DISCLOSURE);
             }
         }
         Poll::Ready(frame)
@@ -213,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_status_was_cancelled_or_cut() {
-        let reason = |phase| CallEnd::cut(phase).error.map(|(reason, _)| reason);
+        let reason = |phase| CallEnd::cut(phase).error.map(|error| error.reason);
         assert_eq!(reason(Phase::Serving), Some(Reason::Cancelled));
         assert_eq!(reason(Phase::Draining), Some(Reason::Cancelled));
         assert_eq!(reason(Phase::Ended), Some(Reason::ShuttingDown));
@@ -226,7 +260,20 @@ mod tests {
         let status = call.error(&status::refusal(Reason::NotFitted, "fit it"));
         status.add_header(&mut trailers).unwrap();
         let end = CallEnd::in_headers(&trailers, &call).unwrap();
-        assert_eq!((end.code, end.error), (Code::FailedPrecondition, Some((Reason::NotFitted, "fit it".to_owned()))));
+        let error = end.error.unwrap();
+        assert_eq!((end.code, error.reason, &*error.text), (Code::FailedPrecondition, Reason::NotFitted, "fit it"));
         assert!(CallEnd::in_headers(&HeaderMap::new(), &call).is_none());
+    }
+
+    #[test]
+    fn texts_with_values_are_shown_at_level_debug_only() {
+        let error = |disclosure: Disclosure| {
+            let (reason, text) = (Reason::InvalidValue, "card 4111".to_owned());
+            CallError { reason, text, disclosure }
+        };
+        let hidden = error(Disclosure::hidden().of_column("card"));
+        assert_eq!(hidden.shown(true), "card 4111");
+        assert!(!hidden.shown(false).contains("4111") && hidden.shown(false).contains("column \"card\""));
+        assert_eq!(error(Disclosure::plain()).shown(false), "card 4111");
     }
 }

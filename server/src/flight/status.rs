@@ -4,8 +4,11 @@ use std::borrow::Cow;
 
 use forebay_kernels::KernelError;
 use forebay_lake::LakeError;
-use forebay_proto::{DecodeError, v1::Reason};
-use tonic::{Code, Status, metadata::MetadataMap};
+use forebay_proto::{DecodeError, is_active, v1::Reason};
+use tonic::{
+    Code, Status,
+    metadata::{BinaryMetadataValue, MetadataMap},
+};
 
 use crate::{
     auth::AccessError,
@@ -13,6 +16,7 @@ use crate::{
     catalog::{CatalogError, StoreError},
     cpu_pool::CpuError,
     engine::EngineError,
+    error::Disclosure,
     expr::ExprError,
     images::ImagesError,
     plan::PlanError,
@@ -25,6 +29,9 @@ use crate::{
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// The trailer with what others than the caller may see of an error, from its producer to the access log, which removes it.
+pub(super) const DISCLOSURE: &str = "forebay-disclosure-bin";
 
 /// When memory may be free again.
 const MEMORY_RETRY_MS: u64 = 1000;
@@ -39,11 +46,31 @@ pub(super) fn of(error: &StreamError) -> Status {
         }
         _ => refusal(reason, &error.to_string()),
     };
+    let disclosure = error.disclosure();
     if reason == Reason::Internal {
         // A bug of the server, which an operator should see.
-        tracing::error!(%error, "internal error");
+        if disclosure.is_plain {
+            tracing::error!(%error, "internal error");
+        } else {
+            tracing::error!("internal error; its text, which may have values of rows, is logged at level debug");
+            tracing::debug!(%error, "internal error");
+        }
     }
+    disclosing(status, &disclosure)
+}
+
+/// The status with what others than the caller may see of it.
+fn disclosing(mut status: Status, disclosure: &Disclosure) -> Status {
+    // A text and a flag always have a JSON form.
+    let encoded = serde_json::to_vec(disclosure).unwrap_or_default();
+    status.metadata_mut().insert_bin(DISCLOSURE, BinaryMetadataValue::from_bytes(&encoded));
     status
+}
+
+/// What others than the caller may see of a status: nothing, unless its producer says so.
+pub(super) fn disclosure_of(status: &Status) -> Disclosure {
+    let encoded = status.metadata().get_bin(DISCLOSURE).and_then(|encoded| encoded.to_bytes().ok());
+    encoded.and_then(|encoded| serde_json::from_slice(&encoded).ok()).unwrap_or_default()
 }
 
 /// The status for a reason: its code, and a message that begins with its name.
@@ -55,7 +82,9 @@ pub(super) fn refusal(reason: Reason, message: &str) -> Status {
 pub(super) fn overloaded(message: &str, retry_ms: u64) -> Status {
     let mut metadata = MetadataMap::new();
     metadata.insert(RETRY_PUSHBACK, retry_ms.into());
-    Status::with_metadata(code(Reason::Overloaded), Reason::Overloaded.prefix(&fitting(message)), metadata)
+    let status =
+        Status::with_metadata(code(Reason::Overloaded), Reason::Overloaded.prefix(&fitting(message)), metadata);
+    disclosing(status, &Disclosure::plain())
 }
 
 /// The status of bytes that are not a message.
@@ -70,13 +99,14 @@ pub(super) fn of_bytes(error: &DecodeError) -> Status {
 /// The status of a call that is refused to its caller.
 pub(super) fn of_refusal(error: &AccessError) -> Status {
     let message = error.to_string();
-    match error {
+    let status = match error {
         AccessError::Anonymous { .. }
         | AccessError::Scheme
         | AccessError::UnknownToken
         | AccessError::UnknownCertificate => refusal(Reason::Unauthenticated, &message),
         AccessError::Rate { retry_ms, .. } | AccessError::Streams { retry_ms, .. } => overloaded(&message, *retry_ms),
-    }
+    };
+    disclosing(status, &Disclosure::plain())
 }
 
 /// The same status with another text, which is made from its own; the reason stays.
@@ -113,13 +143,14 @@ pub(super) fn reason_of(status: &Status) -> (Reason, &str) {
 }
 
 /// A message that fits into a trailer. gRPC clients accept some 8 KiB of metadata, in which every byte outside of ASCII
-/// takes three. Control characters, which names of files and columns may contain, are escaped.
+/// takes three. Control characters and marks of direction, which names of files and columns
+/// may contain, are escaped.
 fn fitting(message: &str) -> String {
     const ENCODED_BYTES_MAX: usize = 4096;
-    let clean: Cow<'_, str> = if message.contains(char::is_control) {
+    let clean: Cow<'_, str> = if message.contains(is_active) {
         message
             .chars()
-            .map(|letter| if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() })
+            .map(|letter| if is_active(letter) { letter.escape_default().to_string() } else { letter.to_string() })
             .collect()
     } else {
         message.into()
@@ -233,7 +264,7 @@ fn reason(error: &StreamError) -> Reason {
             EngineError::Aggregate(_) => Reason::Internal,
         },
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
-        StreamError::BatchBytes { .. } | StreamError::Groups { .. } => Reason::Limit,
+        StreamError::BatchBytes { .. } | StreamError::Groups { .. } | StreamError::PlansFull(_) => Reason::Limit,
         StreamError::Budget(source) | StreamError::Memory { source, .. } => memory_reason(source),
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
@@ -336,6 +367,23 @@ mod tests {
         let reworded = reworded(&status, |text| format!("batch 3: {text}"));
         assert_eq!(reworded.code(), Code::FailedPrecondition);
         assert_eq!(reworded.message(), "SCHEMA_DRIFT: batch 3: schema drift: column \"fit\"");
+    }
+
+    #[test]
+    fn others_than_the_caller_see_nothing_unless_the_producer_says_so() {
+        let lossy = KernelError::Lossy {
+            output: "o".to_owned(),
+            column: "card".to_owned(),
+            row: 3,
+            value: "4111".to_owned(),
+            dtype: "INT32",
+        };
+        let status = reworded(&of(&lossy.into()), str::to_owned);
+        let want = Disclosure { column: Some("card".to_owned()), is_plain: false };
+        assert_eq!(disclosure_of(&status), want);
+        assert_eq!(disclosure_of(&refusal(Reason::InvalidRequest, "name = 'x'")), Disclosure::hidden());
+        let rank = StreamError::Rank { rank: 2, world_size: 2 };
+        assert_eq!(disclosure_of(&of(&rank)), Disclosure::plain());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Only this module installs subscribers of `tracing`'s spans and events; other modules just emit them.
 
+mod plain_lines;
 mod traces;
 
 use std::{
@@ -23,6 +24,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+use plain_lines::PlainLines;
 use traces::Traces;
 pub use traces::{TraceError, check_endpoint, failed, join};
 
@@ -101,8 +103,12 @@ pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
     let filter = lines_filter(&settings.filter)?;
     let traces = settings.collector.as_deref().map(Traces::start).transpose()?;
     let (writer, lines) = tracing_appender::non_blocking(io::stderr());
-    // A job that panics returns an error to its caller; the log has the location of the panic.
-    panic::set_hook(Box::new(|panicked| tracing::error!(%panicked, "a job panicked")));
+    // A job that panics returns an error to its caller; the log has the location of the panic. Its text may quote rows.
+    panic::set_hook(Box::new(|panicked| {
+        let location = panicked.location().map(ToString::to_string);
+        tracing::error!(location, "a job panicked");
+        tracing::debug!(%panicked, "a job panicked");
+    }));
     let shown = shown(filter);
     let traced = traces.as_ref().map(|traces| traces.layer().with_filter(traced()));
     let subscriber =
@@ -129,7 +135,8 @@ fn lines_of<S: Subscriber + for<'a> LookupSpan<'a>>(
 ) -> Box<dyn Layer<S> + Send + Sync> {
     let is_terminal = io::stderr().is_terminal();
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let lines = fmt::layer().with_writer(writer).with_ansi(is_terminal && !is_plain);
+    let has_colors = is_terminal && !is_plain;
+    let lines = fmt::layer().with_writer(PlainLines::new(writer, has_colors)).with_ansi(has_colors);
     match format {
         LogFormat::Auto if is_terminal => lines.boxed(),
         LogFormat::Human => lines.boxed(),

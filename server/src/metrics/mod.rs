@@ -117,7 +117,8 @@ pub fn request(call: &'static str, code: &'static str) {
 
 /// Records a call that ended with an error of this server. Its principal is one of a closed set: clients do not choose it.
 pub fn refused(call: FailedCall) {
-    let labels = [("reason", SharedString::from(call.reason)), ("principal", Arc::clone(&call.principal).into())];
+    let labels =
+        [("reason", SharedString::from(call.reason.as_str_name())), ("principal", Arc::clone(&call.principal).into())];
     counter!("forebay_refusals_total", &labels).increment(1);
     call.keep();
 }

@@ -27,7 +27,24 @@ struct Status {
     datasets: Vec<DatasetStatus>,
     stream_count: usize,
     streams: Vec<OpenStream>,
-    errors: Vec<FailedCall>,
+    errors: Vec<ErrorStatus>,
+}
+
+/// Calls that ended with the same error. No field has a text of the error, which may quote rows and requests.
+#[derive(Debug, Serialize)]
+struct ErrorStatus {
+    /// The end of the last one, in seconds since 1970.
+    at: f64,
+    call: &'static str,
+    /// As the caller named it.
+    dataset: Option<String>,
+    /// Of the dataset.
+    column: Option<String>,
+    principal: Arc<str>,
+    reason: &'static str,
+    /// What the reason means.
+    error: String,
+    count: u64,
 }
 
 /// A dataset, as far as it is known without reading anything.
@@ -75,9 +92,29 @@ impl StatusSource {
             datasets: datasets.collect(),
             stream_count: open.0,
             streams: open.1,
-            errors: metrics::last_errors(),
+            errors: metrics::last_errors().into_iter().map(|failed| self.error(failed)).collect(),
         };
         // Numbers and strings always have a JSON form.
         serde_json::to_vec(&status).unwrap_or_default()
+    }
+
+    /// What anyone may see of a failed call.
+    fn error(&self, failed: FailedCall) -> ErrorStatus {
+        let FailedCall { at, call, dataset, column, principal, reason, count } = failed;
+        let column = column.filter(|column| dataset.as_deref().is_some_and(|name| self.has_column(name, column)));
+        let mut error = reason.meaning().to_owned();
+        if let Some(dataset) = &dataset {
+            error = format!("dataset \"{dataset}\": {error}");
+        }
+        if let Some(column) = &column {
+            error = format!("{error} (column \"{column}\")");
+        }
+        ErrorStatus { at, call, dataset, column, principal, reason: reason.as_str_name(), error, count }
+    }
+
+    /// Whether a column is one of the dataset's, not one that a caller named.
+    fn has_column(&self, dataset: &str, column: &str) -> bool {
+        let newest = self.streams.catalog().dataset(dataset).ok().and_then(|dataset| dataset.newest());
+        newest.is_some_and(|snapshot| snapshot.wide_schema().index_of(column).is_ok())
     }
 }

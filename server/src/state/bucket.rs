@@ -63,6 +63,11 @@ impl StateBucket {
         Ok(self.head(name).await?.is_some())
     }
 
+    /// Whether an object was seen a short time ago.
+    pub(super) fn has_seen(&self, name: &str) -> bool {
+        self.present.has(name)
+    }
+
     /// Writes an object, or replaces it.
     pub(super) async fn write(&self, name: &str, bytes: &Bytes) -> Result<(), StateError> {
         self.update(name, |_| bytes.clone()).await.map(drop)
@@ -159,11 +164,12 @@ impl StateBucket {
         Ok(Some(StateEntry { id: id.to_owned(), bytes: object.bytes, used }))
     }
 
-    /// Returns the bytes of all objects, and the number of those in `folder`.
-    pub(super) async fn usage(&self, folder: &str) -> Result<(u64, usize), StateError> {
+    /// Returns the bytes of all objects, and the number of those in `folders`.
+    pub(super) async fn usage(&self, folders: &[&str]) -> Result<(u64, usize), StateError> {
         let listed = self.objects.list("", MEASURED_MAX).await;
         let listed = listed.map_err(|source| StateError::Objects { action: "measure state", source })?;
-        let is_in_folder = |name: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let is_in = |name: &str, folder: &&str| name.strip_prefix(*folder).is_some_and(|rest| rest.starts_with('/'));
+        let is_in_folder = |name: &str| folders.iter().any(|folder| is_in(name, folder));
         let count = listed.iter().filter(|object| is_in_folder(&object.name)).count();
         Ok((listed.iter().map(|object| object.bytes).sum(), count))
     }

@@ -1,9 +1,7 @@
 //! State in a directory: small files, written atomically. Servers on one machine may share it.
 
 use std::{
-    fs,
-    io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
@@ -12,6 +10,7 @@ use std::{
 use super::{
     error::StateError,
     kind::{Kind, StateEntry, StateUsage},
+    private,
 };
 
 /// A directory with a folder for each kind.
@@ -27,6 +26,8 @@ impl StateDirectory {
 
     /// Creates the folders that do not exist.
     pub(super) fn create(&self) -> Result<(), StateError> {
+        // Also of earlier versions, which let others read it.
+        private::withdraw_from_root(&self.root);
         Kind::ALL.into_iter().try_for_each(|kind| create_folder(&self.root.join(kind.folder())))
     }
 
@@ -51,7 +52,7 @@ impl StateDirectory {
         let path = self.path(kind, id);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{}-{serial}.tmp", std::process::id()));
-        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        let written = private::write_file(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|source| {
             let _ = fs::remove_file(&temporary);
             StateError::File { action: "write state file", path, source }
@@ -98,8 +99,8 @@ impl StateDirectory {
             let sizes = self.files(kind).filter_map(|(_, file)| file.metadata().ok()).map(|meta| meta.len());
             let (bytes, files) = sizes.fold((0, 0), |(bytes, files), size| (bytes + size, files + 1));
             usage.bytes += bytes;
-            if kind == Kind::Plan {
-                usage.plans = files;
+            if Kind::PLANS.contains(&kind) {
+                usage.plans += files;
             }
         }
         usage
@@ -123,9 +124,7 @@ impl StateDirectory {
         };
         if !path.exists() {
             let temporary = self.root.join(format!("{name}.{}.tmp", std::process::id()));
-            let mut options = fs::OpenOptions::new();
-            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-            let written = file.and_then(|mut file| file.write_all(new).and_then(|()| file.sync_all()));
+            let written = private::write_file(&temporary, new).and_then(|()| fs::File::open(&temporary)?.sync_all());
             // If several servers create it at once, the first link wins and the others read it.
             let linked = written.and_then(|()| match fs::hard_link(&temporary, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -144,7 +143,7 @@ impl StateDirectory {
 
 /// Creates a folder of the state or of scratch data.
 pub(super) fn create_folder(path: &Path) -> Result<(), StateError> {
-    fs::create_dir_all(path).map_err(|source| StateError::File {
+    private::create_folder(path).map_err(|source| StateError::File {
         action: "create state directory",
         path: path.to_owned(),
         source,

@@ -31,12 +31,34 @@ pub enum StateError {
     Cpu(#[from] CpuError),
 }
 
+/// Whether an error means that a path or address of the configuration cannot be used at all.
+pub fn is_configuration(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as E;
+    matches!(
+        kind,
+        E::NotFound
+            | E::PermissionDenied
+            | E::AlreadyExists
+            | E::NotADirectory
+            | E::IsADirectory
+            | E::ReadOnlyFilesystem
+            | E::InvalidInput
+            | E::InvalidFilename
+            | E::AddrNotAvailable
+    )
+}
+
 // === impl StateError ===
 
 impl StateError {
     /// Whether an object store or its settings must be changed: a retry does not help.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Objects { source, .. } if source.is_refused)
+    }
+
+    /// Whether the directory is a wrong one for this user: a retry does not help, as it may when a disk is full.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, Self::File { source, .. } if is_configuration(source.kind()))
     }
 
     /// Whether an object store did not respond, so that a retry may help.

@@ -2,11 +2,19 @@
 
 use std::time::SystemTime;
 
+/// Folder of spilled data.
+pub(super) const SPILL_FOLDER: &str = "spill";
+
+/// Folder of results of views.
+pub(super) const VIEW_FOLDER: &str = "views";
+
 /// The kind of what is stored; each has a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Fitted plans by plan id, as protobuf: a vocabulary of megabytes loads ten times as fast as from JSON.
+    /// Fitted plans, by plan id, as protobuf: a vocabulary of megabytes loads ten times as fast as from JSON.
     Plan,
+    /// Plans that clients sent in requests and that are kept so that tickets are short, in the same form.
+    InlinePlan,
     /// The columns that a fitted plan reads and their loaded types, by plan id, as JSON.
     PlanColumns,
     /// The datasets of a plan and when it was stored, by plan id, as JSON.
@@ -49,8 +57,12 @@ pub fn is_id(text: &str) -> bool {
 // === impl Kind ===
 
 impl Kind {
-    pub(super) const ALL: [Self; 7] = [
+    /// The kinds of plans, by plan id.
+    pub const PLANS: [Self; 2] = [Self::Plan, Self::InlinePlan];
+
+    pub(super) const ALL: [Self; 8] = [
         Self::Plan,
+        Self::InlinePlan,
         Self::PlanColumns,
         Self::PlanRecord,
         Self::RowCounts,
@@ -68,6 +80,7 @@ impl Kind {
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Plan => "plans",
+            Self::InlinePlan => "inline-plans",
             Self::PlanColumns => "plan-columns",
             Self::PlanRecord => "plan-records",
             Self::RowCounts => "row-counts",
@@ -79,7 +92,7 @@ impl Kind {
 
     pub(super) fn extension(self) -> &'static str {
         match self {
-            Self::Plan | Self::GroupCounts | Self::Description => "binpb",
+            Self::Plan | Self::InlinePlan | Self::GroupCounts | Self::Description => "binpb",
             Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
             Self::Fit => "txt",
         }

@@ -9,8 +9,10 @@ mod directory;
 mod error;
 mod kind;
 mod objects;
+pub mod private;
 mod probe;
 mod recent;
+mod retention;
 
 use std::{
     fmt::Write as _,
@@ -21,20 +23,17 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-pub use error::StateError;
+pub use error::{StateError, is_configuration};
 pub use kind::{Kind, StateEntry, StateUsage, is_id};
 pub use objects::{ObjectEntry, ObjectVersion, Objects, ObjectsError, StateObject};
 pub use probe::check_objects;
+pub use retention::{PlansFull, Retention};
 
 use crate::cpu_pool::CpuPool;
 use bucket::StateBucket;
 use directory::{StateDirectory, bytes_below, create_folder};
-
-/// Folder of spilled data.
-const SPILL_FOLDER: &str = "spill";
-
-/// Folder of results of views.
-const VIEW_FOLDER: &str = "views";
+use kind::{SPILL_FOLDER, VIEW_FOLDER};
+use retention::RESULTS;
 
 /// The state of a server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,6 +41,7 @@ pub struct State {
     place: Backend,
     scratch: PathBuf,
     cpu: CpuPool,
+    retention: Retention,
 }
 
 /// Where state is.
@@ -56,23 +56,33 @@ impl State {
     pub fn open(root: &Path, scratch: &Path, cpu: &CpuPool) -> Result<Self, StateError> {
         let directory = StateDirectory::new(root);
         directory.create()?;
-        let state = Self { place: Backend::Directory(directory), scratch: scratch.to_owned(), cpu: cpu.clone() };
+        let state = Self::new(Backend::Directory(directory), scratch, cpu);
         state.create_scratch()?;
         Ok(state)
     }
 
     /// A directory, also for scratch data, without creating it: there is no state in one that does not exist.
     pub fn at(root: &Path, cpu: &CpuPool) -> Self {
-        Self { place: Backend::Directory(StateDirectory::new(root)), scratch: root.to_owned(), cpu: cpu.clone() }
+        Self::new(Backend::Directory(StateDirectory::new(root)), root, cpu)
     }
 
     /// State in an object store that was [checked](check_objects), and scratch data in a directory, which is created if
     /// it does not exist.
     pub fn in_store(objects: Arc<dyn Objects>, scratch: &Path, cpu: &CpuPool) -> Result<Self, StateError> {
         let place = Backend::Bucket(StateBucket::new(objects));
-        let state = Self { place, scratch: scratch.to_owned(), cpu: cpu.clone() };
+        let state = Self::new(place, scratch, cpu);
         state.create_scratch()?;
         Ok(state)
+    }
+
+    fn new(place: Backend, scratch: &Path, cpu: &CpuPool) -> Self {
+        Self { place, scratch: scratch.to_owned(), cpu: cpu.clone(), retention: Retention::DEFAULT }
+    }
+
+    /// Sets how much is kept.
+    #[must_use]
+    pub fn with_retention(self, retention: Retention) -> Self {
+        Self { retention, ..self }
     }
 
     fn create_scratch(&self) -> Result<(), StateError> {
@@ -117,6 +127,21 @@ impl State {
             Backend::Directory(directory) => Ok(directory.has(kind, id)),
             Backend::Bucket(bucket) => bucket.has(&kind.file_name(id)).await,
         }
+    }
+
+    /// Returns the first of these kinds of which something is stored.
+    pub async fn find(&self, kinds: &[Kind], id: &str) -> Result<Option<Kind>, StateError> {
+        if let Backend::Bucket(bucket) = &self.place
+            && let Some(kind) = kinds.iter().find(|kind| bucket.has_seen(&kind.file_name(id)))
+        {
+            return Ok(Some(*kind));
+        }
+        for kind in kinds {
+            if self.has(*kind, id).await? {
+                return Ok(Some(*kind));
+            }
+        }
+        Ok(None)
     }
 
     /// Writes atomically: no reader sees a part.
@@ -192,6 +217,34 @@ impl State {
         }
     }
 
+    /// Removes results of a kind that were not used for a time, and those beyond `count_max` or the limit of bytes that were
+    /// used longest ago.
+    pub async fn trim(&self, kind: Kind, count_max: usize) {
+        // The next result is stored with another list.
+        let entries = self.entries(kind).await.unwrap_or_default();
+        for id in self.retention.surplus_results(entries, count_max).into_iter().filter(|id| is_id(id)) {
+            // Another replica may have removed it.
+            let _ = self.remove(kind, &id).await;
+        }
+    }
+
+    /// Removes results that were not used for a time.
+    pub async fn trim_unused_results(&self) {
+        for kind in RESULTS {
+            self.trim(kind, usize::MAX).await;
+        }
+    }
+
+    /// The plans of a kind that go before one of `bytes` is written; an error if plans that were used lately leave no room.
+    pub async fn plans_in_the_way(&self, kind: Kind, bytes: u64) -> Result<Result<Vec<String>, PlansFull>, StateError> {
+        Ok(self.retention.plans_in_the_way(kind, self.entries(kind).await?, bytes))
+    }
+
+    /// The plans of requests that were not used for a time.
+    pub async fn unused_inline_plans(&self) -> Result<Vec<String>, StateError> {
+        Ok(self.retention.unused(self.entries(Kind::InlinePlan).await?))
+    }
+
     /// Measures the state. Reads the metadata of every file, or lists the objects.
     pub async fn usage(&self) -> Result<StateUsage, StateError> {
         let (place, views) = (self.place.clone(), self.view_directory());
@@ -205,7 +258,7 @@ impl State {
         };
         let mut usage = tokio::task::spawn_blocking(measure).await.unwrap_or_default();
         if let Backend::Bucket(bucket) = &self.place {
-            let (bytes, plans) = bucket.usage(Kind::Plan.folder()).await?;
+            let (bytes, plans) = bucket.usage(&Kind::PLANS.map(Kind::folder)).await?;
             usage.bytes += bytes;
             usage.plans = plans;
         }

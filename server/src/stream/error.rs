@@ -5,8 +5,17 @@ use std::sync::Arc;
 use forebay_proto::v1;
 
 use crate::{
-    budget::BudgetError, catalog::CatalogError, cpu_pool::CpuError, engine::EngineError, expr::ExprError,
-    images::ImagesError, plan::PlanError, scan::ScanError, state::StateError, tokenizers::TokensError, udf::UdfError,
+    budget::BudgetError,
+    catalog::CatalogError,
+    cpu_pool::CpuError,
+    engine::EngineError,
+    expr::ExprError,
+    images::ImagesError,
+    plan::PlanError,
+    scan::ScanError,
+    state::{PlansFull, StateError},
+    tokenizers::TokensError,
+    udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.
@@ -130,6 +139,9 @@ pub enum StreamError {
     /// The state cannot be read or written.
     #[error("--state: {0}")]
     State(#[from] StateError),
+    /// The state has no room for a plan.
+    #[error("--state: {0}")]
+    PlansFull(#[from] PlansFull),
     /// Arrow rejected valid arrays: a bug.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),

@@ -1,10 +1,8 @@
 //! Results under `--state` that are computed again if they are lost. A digest detects damage.
 
-use std::cmp::Reverse;
-
 use bytes::Bytes;
 
-use crate::state::{Kind, State, StateEntry, StateError, is_id, short_digest};
+use crate::state::{Kind, State, StateError, short_digest};
 
 /// Length of the digest before the result.
 const DIGEST_BYTES: usize = 32;
@@ -20,7 +18,7 @@ pub(super) async fn load(state: &State, kind: Kind, key: &str) -> Option<Bytes> 
 /// computes it again.
 pub(super) async fn store(state: &State, kind: Kind, key: &str, result: &[u8], kept_max: usize) {
     warn(state.write(kind, key, sealed(key, result)).await);
-    evict(state, kind, kept_max).await;
+    state.trim(kind, kept_max).await;
 }
 
 /// The same, unless another server with this state has a result of the same key. Returns that one.
@@ -36,7 +34,7 @@ pub(super) async fn store_first(state: &State, kind: Kind, key: &str, result: &[
         }
         written => {
             warn(written.map(drop));
-            evict(state, kind, kept_max).await;
+            state.trim(kind, kept_max).await;
             None
         }
     }
@@ -55,17 +53,6 @@ fn verified(key: &str, bytes: &Bytes) -> Option<Bytes> {
 fn warn(written: Result<(), StateError>) {
     if let Err(error) = written {
         tracing::warn!(%error, "cannot store a result; the next request computes it again");
-    }
-}
-
-/// Removes what was used longest ago beyond `kept_max`.
-pub(super) async fn evict(state: &State, kind: Kind, kept_max: usize) {
-    // The next result is stored with another list.
-    let mut kept = state.entries(kind).await.unwrap_or_default();
-    kept.sort_by_key(|file| Reverse(file.used));
-    for StateEntry { id, .. } in kept.into_iter().skip(kept_max).filter(|entry| is_id(&entry.id)) {
-        // Another replica may have removed it.
-        let _ = state.remove(kind, &id).await;
     }
 }
 

@@ -14,6 +14,7 @@ mod check;
 mod decode;
 mod describe;
 mod device;
+mod disclosure;
 mod environment;
 mod epoch;
 mod error;
@@ -195,6 +196,14 @@ impl Streams {
     /// Removes a stored plan. Open streams keep it. Returns whether it existed.
     pub async fn remove_plan(&self, plan_id: &str) -> Result<bool, StreamError> {
         Ok(self.environment.plans.remove(plan_id).await?)
+    }
+
+    /// Removes what is kept under `--state` and was not used for a time.
+    pub async fn remove_unused(&self) {
+        if let Err(error) = self.environment.plans.remove_unused().await {
+            tracing::warn!(%error, "cannot remove unused plans");
+        }
+        self.environment.state.trim_unused_results().await;
     }
 
     /// Compiles the plan of an exchange against the schema of its batches.

@@ -103,7 +103,7 @@ impl PlanStore {
 
     /// Lists the stored plans, those used last first.
     pub(super) async fn list(&self) -> Result<Vec<PlanRecord>, StateError> {
-        let mut entries = self.state().entries(Kind::Plan).await?;
+        let mut entries = self.entries().await?;
         entries.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.id.cmp(&b.id)));
         entries.truncate(PLANS_LISTED_MAX);
         let entries = entries.into_iter().filter(|entry| is_id(&entry.id));
@@ -113,7 +113,10 @@ impl PlanStore {
 
     /// Returns one stored plan; none if there is none of this id.
     pub(super) async fn listed(&self, plan_id: &str) -> Result<Option<PlanRecord>, StateError> {
-        let entry = if is_id(plan_id) { self.state().entry(Kind::Plan, plan_id).await? } else { None };
+        let entry = match self.kind_of(plan_id).await? {
+            Some(kind) => self.state().entry(kind, plan_id).await?,
+            None => None,
+        };
         match entry {
             Some(entry) => Ok(Some(self.with_record(entry).await)),
             None => Ok(None),
@@ -126,7 +129,10 @@ impl PlanStore {
             return Ok(false);
         }
         // The plan goes first: without it, the rest has no effect.
-        let existed = self.state().remove(Kind::Plan, plan_id).await?;
+        let mut existed = false;
+        for kind in Kind::PLANS {
+            existed |= self.state().remove(kind, plan_id).await?;
+        }
         for kind in [Kind::PlanColumns, Kind::PlanRecord] {
             self.state().remove(kind, plan_id).await?;
         }
@@ -176,7 +182,7 @@ mod tests {
         let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
         let plan = plan::canonical(&v1::Plan { filter: "a > 1".to_owned(), ..v1::Plan::default() });
         let id = plan::plan_id(&plan);
-        plans.store(&id, PlanStore::encode(&plan).unwrap(), FittedTypes::default()).await.unwrap();
+        plans.store(Kind::Plan, &id, PlanStore::encode(&plan).unwrap(), FittedTypes::default()).await.unwrap();
         let listed = plans.list().await.unwrap();
         assert_eq!((listed.len(), listed[0].plan.plan_id.as_str(), listed[0].is_known), (1, id.as_str(), false));
         assert!(listed[0].plan.bytes > 0 && listed[0].plan.used > 0);

@@ -13,7 +13,7 @@ use super::error::StreamError;
 use crate::{
     error::near_names,
     plan::{self, PlanError, Source},
-    state::{Kind, State, StateError, is_id},
+    state::{Kind, State, StateEntry, StateError, is_id},
 };
 
 /// The stored plans. Cheap to clone.
@@ -22,6 +22,8 @@ pub(super) struct PlanStore {
     state: State,
     /// The plan that was loaded last: an access check loads the plan that its request then loads.
     last: Arc<Mutex<Option<LoadedPlan>>>,
+    /// Held while a plan is written, so that two do not take the same room.
+    room: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The id of a stored plan, and the plan.
@@ -46,7 +48,7 @@ pub(super) struct FittedTypes(pub BTreeMap<String, BTreeMap<String, String>>);
 
 impl PlanStore {
     pub(super) fn new(state: State) -> Self {
-        Self { state, last: Arc::default() }
+        Self { state, last: Arc::default(), room: Arc::default() }
     }
 
     pub(super) fn state(&self) -> &State {
@@ -55,14 +57,26 @@ impl PlanStore {
 
     /// Notes that a plan is used.
     pub(super) async fn mark_used(&self, plan_id: &str) {
-        if is_id(plan_id) {
-            self.state.mark_used(Kind::Plan, plan_id).await;
+        if let Ok(Some(kind)) = self.kind_of(plan_id).await {
+            self.state.mark_used(kind, plan_id).await;
         }
     }
 
     /// Whether a plan is stored under this id.
     pub(super) async fn has(&self, plan_id: &str) -> Result<bool, StateError> {
-        Ok(is_id(plan_id) && self.state.has(Kind::Plan, plan_id).await?)
+        Ok(self.kind_of(plan_id).await?.is_some())
+    }
+
+    /// The kind of the plan that is stored under this id.
+    pub(super) async fn kind_of(&self, plan_id: &str) -> Result<Option<Kind>, StateError> {
+        if is_id(plan_id) { self.state.find(&Kind::PLANS, plan_id).await } else { Ok(None) }
+    }
+
+    /// All stored plans, in no particular order.
+    pub(super) async fn entries(&self) -> Result<Vec<StateEntry>, StateError> {
+        let mut entries = self.state.entries(Kind::Plan).await?;
+        entries.extend(self.state.entries(Kind::InlinePlan).await?);
+        Ok(entries)
     }
 
     /// Whether a plan that is in memory may be used under its id: not if it was removed. A store that does not respond
@@ -109,10 +123,15 @@ impl PlanStore {
     }
 
     async fn decode(&self, plan_id: &str) -> Result<v1::Plan, StreamError> {
-        let stored = if is_id(plan_id) { self.state.read(Kind::Plan, plan_id).await? } else { None };
+        let mut stored = None;
+        for kind in Kind::PLANS {
+            if is_id(plan_id) && stored.is_none() {
+                stored = self.state.read(kind, plan_id).await?;
+            }
+        }
         let Some(bytes) = stored else {
             // Without a list, there is no id to suggest.
-            let entries = self.state.entries(Kind::Plan).await.unwrap_or_default();
+            let entries = self.entries().await.unwrap_or_default();
             let near = near_names(plan_id, entries.iter().map(|entry| entry.id.as_str()));
             return Err(StreamError::UnknownPlan { id: plan_id.to_owned(), near });
         };
@@ -140,10 +159,35 @@ impl PlanStore {
         Err(PlanError::field("plan", reason).into())
     }
 
-    /// Stores an encoded plan with the types of the columns that it reads.
-    pub(super) async fn store(&self, plan_id: &str, plan: Bytes, types: FittedTypes) -> Result<(), StateError> {
+    /// Stores an encoded plan with the types of the columns that it reads, if there is room.
+    pub(super) async fn store(
+        &self,
+        kind: Kind,
+        plan_id: &str,
+        plan: Bytes,
+        types: FittedTypes,
+    ) -> Result<(), StreamError> {
+        let _room = self.room.lock().await;
+        let present = self.kind_of(plan_id).await?;
+        if present != Some(kind) {
+            for other in self.state.plans_in_the_way(kind, plan.len() as u64).await?? {
+                self.remove(&other).await?;
+            }
+        }
         self.add_fitted_types(plan_id, types).await?;
-        self.state.write(Kind::Plan, plan_id, plan).await
+        self.state.write(kind, plan_id, plan).await?;
+        if let Some(earlier) = present.filter(|earlier| *earlier != kind) {
+            self.state.remove(earlier, plan_id).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes plans of requests that were not used for a time.
+    pub(super) async fn remove_unused(&self) -> Result<(), StateError> {
+        for plan_id in self.state.unused_inline_plans().await? {
+            self.remove(&plan_id).await?;
+        }
+        Ok(())
     }
 
     /// The types of a plan's columns; empty for a plan that no server with this state fitted.
@@ -206,7 +250,7 @@ mod tests {
             let plan = plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
             ids.push(plan::plan_id(&plan));
             let encoded = PlanStore::encode(&plan).unwrap();
-            plans.store(&ids[ids.len() - 1], encoded, FittedTypes::default()).await.unwrap();
+            plans.store(Kind::Plan, &ids[ids.len() - 1], encoded, FittedTypes::default()).await.unwrap();
         }
         let first = plans.load(&ids[0]).await.unwrap();
         assert!(Arc::ptr_eq(&first, &plans.load(&ids[0]).await.unwrap()));

@@ -22,6 +22,10 @@ OPTIONS = [
     "int96-unit",
     "dataset-schema",
     "state",
+    "state-inline-bytes",
+    "state-plan-bytes",
+    "state-result-bytes",
+    "state-unused-days",
     "drain-seconds",
     "connection-age-seconds",
     "connection-grace-seconds",
@@ -285,10 +289,10 @@ def test_stale_sockets_are_replaced_and_other_files_kept(start: Start, tmp_path:
     assert file.read_text() == "mine"
 
 
-def test_state_path_that_is_not_a_directory_exits_with_1(tmp_path: Path):
+def test_state_path_that_is_not_a_directory_exits_with_2(tmp_path: Path):
     (tmp_path / "state").write_text("mine")
     done = run_to_end(*GOOD, "--state", str(tmp_path / "state"))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "--state" in done.stderr
     assert (tmp_path / "state").read_text() == "mine"
 

@@ -168,11 +168,13 @@ def test_public_addresses_are_explicit(name: str, tmp_path: Path):
     # An invalid state directory: the server exits after reading its configuration, before it listens.
     command = ("--config", str(file), "--dataset", "a=/nowhere", "--state", str(tmp_path / "no folder"))
     done = run_to_end(*command, env={"FOREBAY_INSECURE_PUBLIC": "true"})
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 2, done.stderr
     assert "--state" in done.stderr
     # The image requires an explicit flag; the manifests set it, together with a network policy.
     done = run_to_end(*command)
-    assert done.returncode == {"container": 2, "kubernetes": 1}[name], done.stderr
+    assert done.returncode == 2, done.stderr
+    assert {"container": "--insecure-public", "kubernetes": "--state"}[name] in done.stderr, done.stderr
+    assert ("--state" in done.stderr) == (name == "kubernetes"), done.stderr
 
 
 def test_stop_timeouts_exceed_the_drain():

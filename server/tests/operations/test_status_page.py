@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.daemon import LOOPBACK, Daemon, poll
-from harness.serving import info, stored
+from harness.serving import fit, info, stored
 
 HOSTILE = "<img src=x onerror=alert(1)>&\"'"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -100,6 +100,56 @@ def test_at_most_twenty_errors_newest_first(daemon: Daemon):
                 info(client, {"dataset": f"none{number}", "plan": {"outputs": stored("text")}})
     errors = status(daemon)["errors"]
     assert [error["dataset"] for error in errors] == [f"none{number}" for number in range(24, 4, -1)]
+
+
+def test_values_and_texts_of_callers_are_for_them_only(tmp_path: Path):
+    """Neither the page nor the metrics nor the log at its default level have values of rows, literals, ids or paths."""
+    folder = tmp_path / "cards"
+    folder.mkdir()
+    rows = {"name": ["CARD-4111"] * 4, "x": [77777.5, None] * 2, "n": [2**60 + 1] * 4}
+    pq.write_table(pa.table(rows), folder / "a.parquet")
+    daemon = Daemon("--dataset", f"cards={folder}", "--state", str(tmp_path / "state"), *LOOPBACK)
+
+    def plan(column: str, *ops: dict[str, Any], dtype: str = "INT32", **more: Any) -> dict[str, Any]:
+        return {
+            "plan": {
+                **more,
+                "outputs": [{"name": "o", "dtype": dtype, "parts": [{"columns": [column], "ops": [*ops]}]}],
+            }
+        }
+
+    with fl.connect(daemon.urls[0]) as client:
+        plan_id = fit(client, "cards", plan("name", {"vocab": {}})["plan"])[-1]["result"]["plan_id"]
+        requests = {
+            "CARD-4111": plan("y", derive=[{"name": "y", "expr": "CAST(name AS BIGINT)"}]),
+            "77777.5": plan("x", filter="x IS NOT NULL"),
+            "1152921504606846977": plan("n", dtype="FLOAT32"),
+            "PATIENT-7": plan("x", filter="name = 'PATIENT-7' AND zz = 1"),
+            "PATIENT-8": plan("x", filter='name = "PATIENT-8"'),
+            "PATIENT-9": plan(
+                "y", dtype="FLOAT32", derive=[{"name": "y", "expr": "nullif(name = 'PATIENT-9', false)"}]
+            ),
+            plan_id: {"plan_id": f"{plan_id}0"},
+        }
+        for value, request in requests.items():
+            with pytest.raises((pa.ArrowException, fl.FlightError, KeyError)) as raised:
+                client.do_get(info(client, {"dataset": "cards", **request}).endpoints[0].ticket).read_all()
+            # The caller needs them.
+            assert value in str(raised.value), value
+    page, metrics = get(address(daemon) + "status.json")[1], get(daemon.metrics_url)[1]
+    errors = json.loads(page)["errors"]
+    assert sum(error["count"] for error in errors) == len(requests)
+    assert {"n", "x"} <= {error["column"] for error in errors}
+    assert all(error["error"].startswith('dataset "cards": ') for error in errors)
+    assert poll(lambda: sum('"error"' in line for line in daemon.lines) == len(requests))
+    log = "".join(line for line in daemon.lines if "call ended" in line and '"error"' in line)
+    daemon.stop()
+    for value in [*requests, str(folder)]:
+        assert value not in page, value
+        assert value not in metrics, value
+    # The log has the ids of plans.
+    for value in [*requests][:-1]:
+        assert value not in log, value
 
 
 def test_the_page_loads_nothing_else(daemon: Daemon):

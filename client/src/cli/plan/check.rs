@@ -6,6 +6,7 @@ use clap::Args;
 use forebay_client::{CheckedOutput, LearnedStatistic, PlanCheck};
 
 use crate::cli::{
+    cell_text::plain,
     failure::Failure,
     output::{self, Align},
     plan_file::PlanFile,
@@ -38,7 +39,7 @@ fn text(checked: &PlanCheck) -> String {
     let names = ["OUTPUT", "TYPE", "WIDTH", "NULLS"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = [names].into_iter().chain(checked.outputs.iter().map(row)).collect();
     let outputs = output::columns(&[Align::Left, Align::Left, Align::Right, Align::Left], &rows);
-    let reads = format!("reads {} of {}\n", checked.columns.join(", "), checked.dataset);
+    let reads = format!("reads {} of {}\n", plain(&checked.columns.join(", ")), plain(&checked.dataset));
     if checked.learns.is_empty() {
         return outputs + &reads + "needs no fit\n";
     }

@@ -14,7 +14,7 @@ use super::{
     guess::{self, Guess},
     yaml_text,
 };
-use crate::cli::{failure::Failure, output, session::Session};
+use crate::cli::{cell_text::plain, failure::Failure, message, output, session::Session};
 
 /// Rows that are measured by default.
 const SAMPLE_ROWS: u64 = 1_000_000;
@@ -51,7 +51,7 @@ impl PlanInit {
         // A guess that the server does not accept is not written.
         session.client.check_plan(&self.dataset, plan_from_json(guess.plan.to_string().as_bytes())?).await?;
         if is_json {
-            guess.notes.iter().for_each(|note| eprintln!("note: {note}"));
+            guess.notes.iter().for_each(|note| message::say(&format!("note: {}", plain(note))));
         }
         let text = text(&guess, is_json);
         match self.output {
@@ -59,7 +59,7 @@ impl PlanInit {
             Some(path) => {
                 let written = write_new(&path, &text);
                 written.map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
-                eprintln!("wrote {}", path.display());
+                message::say(&format!("wrote {}", path.display()));
                 Ok(())
             }
         }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use crate::cli::cell_text::plain;
+
 /// Writes a guessed plan, with notes as comments.
 pub(super) fn write(plan: &Value, notes: &[String]) -> String {
-    let mut lines: Vec<String> =
-        notes.iter().map(|note| format!("# {}", note.replace(char::is_control, " "))).collect();
+    let mut lines: Vec<String> = notes.iter().map(|note| format!("# {}", plain(note))).collect();
     lines.extend(plan.get("filter").map(|filter| format!("filter: {filter}")));
     if let Some(derive) = plan.get("derive").and_then(Value::as_object) {
         lines.push("derive:".to_owned());

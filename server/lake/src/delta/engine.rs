@@ -32,6 +32,7 @@ use crate::store::BlockingStore;
 
 /// The URL of a store's root within the kernel, which only joins paths to it.
 const ROOT: &str = "lake:///";
+const SCHEME: &str = "lake";
 
 /// Reads the log of one table.
 pub(super) struct LogEngine {
@@ -86,7 +87,7 @@ impl Engine for LogEngine {
 
 impl StorageHandler for LogFiles {
     fn list_from(&self, url: &Url) -> KernelResult<KernelResultIteratorStatic<FileMeta>> {
-        let offset = path_of(url)?;
+        let offset = self.path_of(url)?;
         let folder = if url.path().ends_with('/') {
             offset.clone()
         } else {
@@ -103,7 +104,7 @@ impl StorageHandler for LogFiles {
 
     fn read_files(&self, files: Vec<FileSlice>) -> KernelResult<KernelResultIteratorStatic<Bytes>> {
         let read = files.into_iter().map(|(url, range)| {
-            let bytes = self.0.read(&path_of(&url)?)?;
+            let bytes = self.0.read(&self.path_of(&url)?)?;
             let Some(range) = range else { return Ok(bytes) };
             let (start, end) = (usize::try_from(range.start), usize::try_from(range.end));
             match (start, end) {
@@ -115,7 +116,7 @@ impl StorageHandler for LogFiles {
     }
 
     fn head(&self, url: &Url) -> KernelResult<FileMeta> {
-        let file = self.0.head(&path_of(url)?)?;
+        let file = self.0.head(&self.path_of(url)?)?;
         let last_modified = file.last_modified.timestamp_millis();
         Ok(FileMeta { location: url.clone(), last_modified, size: file.size })
     }
@@ -196,7 +197,7 @@ impl ParquetHandler for LogFiles {
 
     fn read_parquet_footer(&self, file: &FileMeta) -> KernelResult<ParquetFooter> {
         let footer = || -> KernelResult<ParquetFooter> {
-            let bytes = self.0.read(&path_of(&file.location)?)?;
+            let bytes = self.0.read(&self.path_of(&file.location)?)?;
             let metadata = ArrowReaderMetadata::load(&bytes, reader_options())?;
             Ok(ParquetFooter { schema: Arc::new(StructType::try_from_arrow(metadata.schema().as_ref())?) })
         };
@@ -205,8 +206,13 @@ impl ParquetHandler for LogFiles {
 }
 
 impl LogFiles {
+    /// The path of a URL: one that the kernel joined to the table's, or one that the log names in full.
+    fn path_of(&self, url: &Url) -> KernelResult<Path> {
+        if url.scheme() == SCHEME { path_of(url) } else { Ok(self.0.path_of(url)?) }
+    }
+
     fn json(&self, file: &FileMeta, schema: &SchemaRef) -> KernelResult<Vec<Box<dyn EngineData>>> {
-        let bytes = self.0.read(&path_of(&file.location)?)?;
+        let bytes = self.0.read(&self.path_of(&file.location)?)?;
         let order = build_json_reorder_indices(schema)?;
         let reader = ReaderBuilder::new(Arc::new(json_arrow_schema(schema)?)).with_coerce_primitive(true);
         let batches = reader.build(BufReader::new(Cursor::new(bytes)))?;
@@ -218,7 +224,7 @@ impl LogFiles {
     }
 
     fn parquet(&self, file: &FileMeta, schema: &SchemaRef) -> KernelResult<Vec<Box<dyn EngineData>>> {
-        let bytes = self.0.read(&path_of(&file.location)?)?;
+        let bytes = self.0.read(&self.path_of(&file.location)?)?;
         let metadata = ArrowReaderMetadata::load(&bytes, reader_options())?;
         let (order, mask) = parquet_read_plan(schema, &metadata)?;
         let mut row_indexes = None;

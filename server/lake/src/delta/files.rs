@@ -72,7 +72,8 @@ fn table_file(
 
 /// The path of a data file, which is percent-encoded in the log.
 fn file_path(path: &str) -> Result<FilePath, LakeError> {
-    if path.contains("://") {
+    // Spark writes `file:/a/b`.
+    if path.contains("://") || path.starts_with("file:/") {
         return Ok(FilePath::Absolute(path.to_owned()));
     }
     if path.starts_with('/') {
@@ -93,6 +94,7 @@ mod tests {
         assert_eq!(file_path("p=a%2520b/x%20y.parquet").unwrap(), relative("p=a%20b/x y.parquet"));
         assert_eq!(file_path("/a/b").unwrap(), FilePath::Absolute("file:///a/b".to_owned()));
         assert!(matches!(file_path("s3://b/a%20").unwrap(), FilePath::Absolute(_)));
+        assert_eq!(file_path("file:/a/b").unwrap(), FilePath::Absolute("file:/a/b".to_owned()));
         assert!(file_path("%ff").is_err());
     }
 }

@@ -124,15 +124,16 @@ mod tests {
     use object_store::{ObjectStoreExt, memory::InMemory};
 
     use super::*;
-    use crate::store::TableStore;
+    use crate::{folders::TableFolders, store::TableStore};
 
     async fn found(files: &[(&str, &str)], root: &str) -> Result<String, String> {
         let client = Arc::new(InMemory::new());
         for (name, text) in files {
             client.put(&Path::from(*name), (*text).to_owned().into()).await.unwrap();
         }
-        let table = TableStore { client, root: Path::from(root), record: |_, _, _| () };
-        let found = find(MetadataStore::new(&table, "s3://b/"), &table.root).await;
+        let folders = TableFolders::of(Path::from(root));
+        let table = TableStore { client, url: "s3://b/".to_owned(), folders, record: |_, _, _| () };
+        let found = find(MetadataStore::new(&table), &table.folders.root).await;
         found.map(|file| file.to_string()).map_err(|error| error.to_string())
     }
 

@@ -114,7 +114,7 @@ async fn position_deletes(
     let by_url = blocking(move || positions(bytes)).await.map_err(corrupt)?;
     let mut rows_of = DeletedRows::new();
     for (url, rows) in by_url {
-        let path = store.path_of(&url)?;
+        let path = store.name_of(&url)?;
         // Files that were since removed, and later files of the same name, keep their rows.
         let Some(file) = files.get(&path).filter(|file| file.sequence <= delete.sequence) else { continue };
         if let Some(row) = rows.iter().find(|row| **row >= file.rows) {
@@ -174,7 +174,7 @@ async fn vector(
     let corrupt = |reason: String| LakeError::Corrupt(format!("deletion vector in \"{}\": {reason}", delete.url));
     let data_file = delete.data_file.as_deref().ok_or_else(|| corrupt("it names no data file".to_owned()))?;
     let (start, length) = delete.blob.ok_or_else(|| corrupt("its place in the file is not known".to_owned()))?;
-    let data_path = store.path_of(data_file)?;
+    let data_path = store.name_of(data_file)?;
     let Some(file) = files.get(&data_path).filter(|file| file.sequence <= delete.sequence) else {
         return Ok(DeletedRows::new());
     };
@@ -203,7 +203,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
 
     use super::*;
-    use crate::store::TableStore;
+    use crate::{folders::TableFolders, store::TableStore};
 
     fn delete_file(rows: &[(&str, i64)]) -> Bytes {
         let urls: ArrayRef = Arc::new(rows.iter().map(|(url, _)| Some(*url)).collect::<StringArray>());
@@ -242,8 +242,9 @@ mod tests {
         let data = [("t/a", 3), ("t/b", 5)]
             .map(|(path, sequence)| (Path::from(path), entry(&format!("s3://b/{path}"), FileContent::Data, sequence)));
         let files = deletable(data.iter().map(|(path, entry)| (path, entry)));
-        let table = TableStore { client, root: Path::from("t"), record: |_, _, _| () };
-        read(MetadataStore::new(&table, "s3://b/"), "snapshot 7", deletes, &files).await
+        let folders = TableFolders::of(Path::from("t"));
+        let table = TableStore { client, url: "s3://b/".to_owned(), folders, record: |_, _, _| () };
+        read(MetadataStore::new(&table), "snapshot 7", deletes, &files).await
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::{
     error::LakeError,
+    folders::TableFolders,
     store::{RecordRequest, TableStore},
     table::FilePath,
 };
@@ -19,7 +20,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetadataStore<'a> {
     client: &'a Arc<dyn ObjectStore>,
-    root: &'a Path,
+    folders: &'a TableFolders,
     record: RecordRequest,
     /// The start of the URLs of its files: `/` for a disk, else such as `s3://bucket/`.
     prefix: &'a str,
@@ -28,8 +29,8 @@ pub(super) struct MetadataStore<'a> {
 // === impl MetadataStore ===
 
 impl<'a> MetadataStore<'a> {
-    pub(super) fn new(store: &'a TableStore, prefix: &'a str) -> Self {
-        Self { client: &store.client, root: &store.root, record: store.record, prefix }
+    pub(super) fn new(store: &'a TableStore) -> Self {
+        Self { client: &store.client, folders: &store.folders, record: store.record, prefix: &store.url }
     }
 
     /// A path as users know it.
@@ -37,8 +38,16 @@ impl<'a> MetadataStore<'a> {
         format!("{}{path}", self.prefix)
     }
 
-    /// The path of a URL in the table's metadata. Such URLs are literal: `%` has no special meaning.
+    /// The path of a file to be read, by its URL in the table's metadata.
     pub(super) fn path_of(&self, url: &str) -> Result<Path, LakeError> {
+        let path = self.name_of(url)?;
+        self.folders.check(&path, url, |path| self.display(path))?;
+        Ok(path)
+    }
+
+    /// The path of a URL in the table's metadata, which may be that of a file that is not read. Such URLs are literal: `%`
+    /// has no special meaning.
+    pub(super) fn name_of(&self, url: &str) -> Result<Path, LakeError> {
         let key = if self.prefix == "/" { local_key(url) } else { remote_key(self.prefix, url) };
         let key = key.ok_or_else(|| {
             let store = if self.prefix == "/" { "the disk of this machine" } else { self.prefix };
@@ -47,30 +56,16 @@ impl<'a> MetadataStore<'a> {
             ))
         })?;
         let path = Path::parse(key);
-        let path = path.map_err(|source| LakeError::Unsupported(format!("\"{url}\" is not a valid path: {source}")))?;
-        // A writer of a table on this machine must not choose which other files of the machine are served.
-        if self.prefix == "/" && self.below(&path).is_none() {
-            return Err(LakeError::Unsupported(format!(
-                "\"{url}\" is not in the folder of the table, \"{}\", as all files of a table on this machine must be: \
-                 give the table's original path",
-                self.display(self.root)
-            )));
-        }
-        Ok(path)
-    }
-
-    /// The part of a path below the folder of the table; `None` if it is not in it.
-    fn below<'b>(&self, path: &'b Path) -> Option<&'b str> {
-        match self.root.as_ref() {
-            "" => Some(path.as_ref()),
-            root => path.as_ref().strip_prefix(root).and_then(|below| below.strip_prefix('/')),
-        }
+        path.map_err(|source| LakeError::Unsupported(format!("\"{url}\" is not a valid path: {source}")))
     }
 
     /// Where a data file is, relative to the folder of the table if it is in it.
     pub(super) fn file_path(&self, path: &Path) -> FilePath {
-        self.below(path).map_or_else(
-            || FilePath::Absolute(format!("{}{}", self.prefix, utf8_percent_encode(path.as_ref(), ENCODED))),
+        self.folders.below_root(path).map_or_else(
+            || {
+                let scheme = if self.prefix == "/" { "file://" } else { "" };
+                FilePath::Absolute(format!("{scheme}{}{}", self.prefix, utf8_percent_encode(path.as_ref(), ENCODED)))
+            },
             |below| FilePath::Relative(below.to_owned()),
         )
     }
@@ -206,17 +201,27 @@ mod tests {
 
     #[test]
     fn data_files_are_relative_to_the_table() {
-        let client = Arc::new(object_store::memory::InMemory::new());
-        let table = TableStore { client, root: Path::from("t"), record: |_, _, _| () };
-        let store = MetadataStore::new(&table, "s3://b/");
+        let table = |url: &str| TableStore {
+            client: Arc::new(object_store::memory::InMemory::new()),
+            url: url.to_owned(),
+            folders: TableFolders { root: Path::from("t"), further: vec![Path::from("old/t")] },
+            record: |_, _, _| (),
+        };
+        let table_in_bucket = table("s3://b/");
+        let store = MetadataStore::new(&table_in_bucket);
         let path = |text: &str| store.file_path(&Path::parse(text).unwrap());
         assert_eq!(path("t/data/a"), FilePath::Relative("data/a".to_owned()));
         assert_eq!(path("tt/x=%2F/a b"), FilePath::Absolute("s3://b/tt/x=%252F/a%20b".to_owned()));
         assert!(matches!(store.path_of("s3://b/a//b"), Err(LakeError::Unsupported(_))));
-        let local = MetadataStore::new(&table, "/");
+        assert_eq!(store.path_of("s3a://b/old/t/a").unwrap(), Path::from("old/t/a"));
+        assert!(matches!(store.path_of("s3://b/other/a"), Err(LakeError::Unsupported(_))));
+        assert_eq!(store.name_of("s3://b/other/a").unwrap(), Path::from("other/a"));
+        let table_on_disk = table("/");
+        let local = MetadataStore::new(&table_on_disk);
         assert_eq!(local.path_of("file:///t/a").unwrap(), Path::from("t/a"));
         let outside = local.path_of("file:///etc/passwd").unwrap_err().to_string();
         assert!(outside.contains("not in the folder of the table, \"/t\""), "{outside}");
         assert!(local.path_of("/t/../etc/passwd").is_err());
+        assert_eq!(local.file_path(&Path::from("old/t/a")), FilePath::Absolute("file:///old/t/a".to_owned()));
     }
 }

@@ -45,8 +45,6 @@ const MANIFESTS_AT_ONCE: usize = 8;
 /// What to read of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct IcebergRequest<'a> {
-    /// The start of the URLs of files in the store: `/` for a disk, else such as `s3://bucket/`.
-    pub prefix: &'a str,
     /// The metadata file; none: the current one of the folder of the table.
     pub metadata: Option<&'a Path>,
     /// The snapshot; none: the current one.
@@ -60,11 +58,11 @@ pub fn root_of(path: &Path) -> Option<Path> {
 
 /// Reads a snapshot of a table, unless it is among those `known`. Must run on a Tokio runtime.
 pub async fn read(store: TableStore, request: IcebergRequest<'_>, known: &[TableState]) -> Result<TableLog, LakeError> {
-    let IcebergRequest { prefix, metadata, snapshot } = request;
-    let files = MetadataStore::new(&store, prefix);
+    let IcebergRequest { metadata, snapshot } = request;
+    let files = MetadataStore::new(&store);
     let current = match metadata {
         Some(metadata) => metadata.clone(),
-        None => current::find(files, &store.root).await?,
+        None => current::find(files, &store.folders.root).await?,
     };
     let name = files.display(&current);
     let bytes = files.get(&current, METADATA_BYTES_MAX).await?;

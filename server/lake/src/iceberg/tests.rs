@@ -7,7 +7,10 @@ use object_store::{ObjectStoreExt, memory::InMemory};
 use serde_json::json;
 
 use super::*;
-use crate::table::{Column, ColumnKey, FilePath};
+use crate::{
+    folders::TableFolders,
+    table::{Column, ColumnKey, FilePath},
+};
 
 const LIST_SCHEMA: &str = r#"{"type": "record", "name": "manifest_file", "fields": [
     {"name": "manifest_path", "type": "string", "field-id": 500}, {"name": "manifest_length", "type": "long"},
@@ -103,8 +106,9 @@ async fn opened(files: &[(&str, Vec<u8>)], snapshot: Option<i64>) -> Result<Lake
     for (name, bytes) in files.iter().chain(&[("00001-x.metadata.json", text)]) {
         client.put(&Path::from(format!("t/metadata/{name}")), bytes.clone().into()).await.unwrap();
     }
-    let store = TableStore { client, root: Path::from("t"), record: |_, _, _| () };
-    match read(store, IcebergRequest { prefix: "s3://b/", metadata: None, snapshot }, &[]).await? {
+    let folders = TableFolders::of(Path::from("t"));
+    let store = TableStore { client, url: "s3://b/".to_owned(), folders, record: |_, _, _| () };
+    match read(store, IcebergRequest { metadata: None, snapshot }, &[]).await? {
         TableLog::Version(table, _) => Ok(table),
         TableLog::Known(index) => panic!("no version is known, but {index}"),
     }

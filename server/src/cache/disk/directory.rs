@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -13,7 +14,7 @@ use super::{
     file,
     index::{ChunkOnDisk, ChunkPlace, DiskIndex},
 };
-use crate::metrics;
+use crate::{metrics, state::private};
 
 /// The file that a running server locks.
 const LOCK_FILE: &str = "lock";
@@ -65,12 +66,13 @@ impl CacheDirectory {
             }
         };
         check(root)?;
-        fs::create_dir_all(root).map_err(failed("create it"))?;
+        private::create_folder(root).map_err(failed("create it"))?;
         // First, as a directory with other files and without a version is refused.
         if !root.join(VERSION_FILE).exists() {
-            fs::write(root.join(VERSION_FILE), version(file::VERSION)).map_err(failed("write to it"))?;
+            private::write_file(&root.join(VERSION_FILE), version(file::VERSION).as_bytes())
+                .map_err(failed("write to it"))?;
         }
-        let lock = File::options().create(true).write(true).truncate(false).open(root.join(LOCK_FILE));
+        let lock = File::options().create(true).write(true).truncate(false).mode(0o600).open(root.join(LOCK_FILE));
         let lock = lock.map_err(failed("write to it"))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
@@ -84,9 +86,10 @@ impl CacheDirectory {
             let rows = root.join(ROWS_FOLDER);
             let removed = if rows.exists() { fs::remove_dir_all(rows) } else { Ok(()) };
             removed.map_err(failed("remove the rows of an earlier version"))?;
-            fs::write(root.join(VERSION_FILE), version(file::VERSION)).map_err(failed("write to it"))?;
+            private::write_file(&root.join(VERSION_FILE), version(file::VERSION).as_bytes())
+                .map_err(failed("write to it"))?;
         }
-        fs::create_dir_all(root.join(ROWS_FOLDER)).map_err(failed("write to it"))?;
+        private::create_folder(&root.join(ROWS_FOLDER)).map_err(failed("write to it"))?;
         Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
@@ -136,9 +139,9 @@ impl CacheDirectory {
         let path = self.path(plan, place, chunk);
         let temporary = path.with_extension(TEMPORARY);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+            private::create_folder(folder)?;
         }
-        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        let written = private::write_file(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
         written.inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
         })

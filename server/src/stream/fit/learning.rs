@@ -18,6 +18,7 @@ use crate::{
     engine::QUEUE_BATCHES_MAX,
     log::PARTS,
     plan::{self, Answer, Question, Sample, Tables},
+    state::Kind,
     stream::{
         environment::Environment,
         error::StreamError,
@@ -163,7 +164,7 @@ async fn store(
         Ok::<_, StreamError>((plan::plan_id(&plan), plan, encoded, types))
     });
     let (plan_id, plan, encoded, types) = compiled.await??;
-    environment.plans.store(&plan_id, encoded, types).await?;
+    environment.plans.store(Kind::Plan, &plan_id, encoded, types).await?;
     environment.plans.record(&plan_id, &StoredFor::new(snapshot, &plan, true)).await?;
     Ok(result_of(plan_id, plan))
 }

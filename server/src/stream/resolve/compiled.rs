@@ -12,6 +12,7 @@ use crate::{
     catalog::Snapshot,
     plan::{self, Grouping, PackedOutput, PlanError, Sample},
     scan::Projection,
+    state::Kind,
     stream::{
         device::Executable,
         environment::Environment,
@@ -204,8 +205,12 @@ impl Compiler for SnapshotCompiler {
         let (mut compiled, to_store) = draft;
         if let Some(to_store) = to_store {
             let stored = to_store.store(environment, &compiled.plan_id).await;
-            let stored =
-                stored.inspect_err(|error| tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored"));
+            if let Err(StreamError::PlansFull(full)) = &stored {
+                // A client causes as many as it likes.
+                tracing::debug!(%full, "tickets carry the whole plan: there is no room for it");
+            } else if let Err(error) = &stored {
+                tracing::warn!(%error, "tickets carry the whole plan: it cannot be stored");
+            }
             compiled.is_stored = stored.is_ok();
         }
         compiled
@@ -216,7 +221,7 @@ impl Compiler for SnapshotCompiler {
 
 impl PlanToStore {
     async fn store(self, environment: &Environment, plan_id: &str) -> Result<(), StreamError> {
-        environment.plans.store(plan_id, self.plan?, self.types).await?;
+        environment.plans.store(Kind::InlinePlan, plan_id, self.plan?, self.types).await?;
         Ok(environment.plans.record(plan_id, &self.stored_for).await?)
     }
 }

@@ -31,6 +31,9 @@ pub(super) const COUNTED_AT_ONCE: usize = 4;
 /// Counts in memory; further ones are read from the state directory again.
 const COUNTS_CACHED_MAX: usize = 64;
 
+/// Counts in the state directory; those that were used longest ago are removed.
+pub(super) const COUNTS_KEPT_MAX: usize = 4096;
+
 /// Counts by snapshot and filter.
 #[derive(Debug, Default)]
 pub(crate) struct RowCounts(Mutex<HashMap<String, Arc<CountCell>>>);
@@ -187,6 +190,7 @@ async fn load(
     fits: impl Fn((&u64, &RowGroup)) -> bool,
 ) -> Option<Arc<Vec<u64>>> {
     let bytes = state.read(Kind::RowCounts, key).await.ok()??;
+    state.mark_used(Kind::RowCounts, key).await;
     let StoredCounts { counts, digest } = serde_json::from_slice(&bytes).ok()?;
     if digest != counts_digest(key, &counts) {
         return None;
@@ -202,6 +206,7 @@ async fn store(state: &State, key: &str, counts: &[u64]) {
     if let Err(error) = state.write(Kind::RowCounts, key, bytes).await {
         tracing::warn!(%error, "cannot store row counts; a restart counts them again");
     }
+    state.trim(Kind::RowCounts, COUNTS_KEPT_MAX).await;
 }
 
 fn counts_digest(key: &str, counts: &[u64]) -> String {

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     compiled::Compiled,
-    count::{COUNTED_AT_ONCE, count_key, may_pass},
+    count::{COUNTED_AT_ONCE, COUNTS_KEPT_MAX, count_key, may_pass},
     functions::place_of,
     rows::Rows,
 };
@@ -158,6 +158,7 @@ async fn search_row_group(
 /// Reads a stored result; none where it is missing, damaged or of other row groups, so that it is found again.
 async fn load(state: &State, key: &str, snapshot: &Snapshot) -> Option<SkippedRows> {
     let bytes = state.read(Kind::RowCounts, key).await.ok()??;
+    state.mark_used(Kind::RowCounts, key).await;
     let Stored { rows, digest } = serde_json::from_slice(&bytes).ok()?;
     let is_valid = digest == digest_of(key, &rows) && rows.passing.len() == snapshot.row_groups().len();
     is_valid.then_some(rows)
@@ -172,6 +173,7 @@ async fn store(state: &State, key: &str, rows: &SkippedRows) {
     if let Err(error) = state.write(Kind::RowCounts, key, bytes).await {
         tracing::warn!(%error, "cannot store the rows without images; a restart finds them again");
     }
+    state.trim(Kind::RowCounts, COUNTS_KEPT_MAX).await;
 }
 
 fn digest_of(key: &str, rows: &SkippedRows) -> String {

@@ -25,7 +25,6 @@ use crate::{
         decode::decode,
         environment::Environment,
         error::StreamError,
-        kept::evict,
         resolve::{
             compiled::Compiled,
             count::{COUNTED_AT_ONCE, count_key, rows_and_groups},
@@ -128,7 +127,7 @@ async fn load_or_count(
     if let Err(error) = state.write(Kind::GroupCounts, id, encoded).await {
         tracing::warn!(%error, "cannot store counts of groups; a restart counts them again");
     }
-    evict(state, Kind::GroupCounts, KEPT_MAX).await;
+    state.trim(Kind::GroupCounts, KEPT_MAX).await;
     Ok(table)
 }
 
