@@ -29,12 +29,20 @@ use super::{
     floats, fold,
     parse::{check_stable, parse, to_logical},
     patterns, rewrite,
-    size::{BYTES_AT_ONCE_MAX, Size},
+    size::{BYTES_AT_ONCE_MAX, Size, slice_bytes},
     times,
 };
+use crate::cpu_pool::is_abandoned;
 
 /// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.
 const VALUES_BYTES_MAX: usize = 256 << 20;
+
+/// The error of an evaluation whose caller has left, which is never seen.
+const LEFT: &str = "the caller left";
+
+/// The most bytes of the columns that an expression with functions reads at a time: some milliseconds of work, for most
+/// functions and patterns. Between two such slices, an evaluation ends if its caller has left.
+const SLICE_BYTES: usize = 256 << 10;
 
 /// A compiled expression over the columns of a schema.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub struct Expression {
     columns: Vec<String>,
     /// The size of the values, if they can be longer than the inputs.
     size: Option<Size>,
+    /// Whether it calls functions or matches patterns, which may take long for each byte.
+    calls: bool,
 }
 
 // === impl Expression ===
@@ -55,6 +65,9 @@ impl Expression {
     /// names are converted to lower case, as in SQL.
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
+        if is_abandoned() {
+            return Err(ExprError::Unusable { text: short, reason: LEFT.to_owned() });
+        }
         Self::of_sql(&parse(text, &short)?, short, schema)
     }
 
@@ -95,7 +108,8 @@ impl Expression {
         let plain = rewrite::plain(field.data_type());
         let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        let compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
+        let (calls, columns) = (cost::has_calls(&logical), columns.into_iter().collect());
+        let compiled = Self { text: short, logical, physical, field, columns, size, calls };
         compiled.try_on_nulls(schema)?;
         Ok(compiled)
     }
@@ -159,16 +173,18 @@ impl Expression {
 
     /// Evaluates it for every row of a batch with the schema it was compiled for or bound to.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
-        let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
-        let rows = size.rows_at_once(batch).map_err(|bytes| self.failed(too_long(bytes)))?;
+        let rows = self.rows_at_once(batch)?;
         if rows >= batch.num_rows() {
             return self.evaluate_at_once(batch);
         }
         let (mut pieces, mut bytes) = (Vec::new(), 0);
         for start in (0..batch.num_rows()).step_by(rows) {
+            if is_abandoned() {
+                return Err(self.failed(LEFT.to_owned()));
+            }
             let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
             bytes += piece.get_array_memory_size();
-            if bytes > VALUES_BYTES_MAX {
+            if self.size.is_some() && bytes > VALUES_BYTES_MAX {
                 let rows = batch.num_rows();
                 return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
             }
@@ -176,6 +192,18 @@ impl Expression {
         }
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
         concat(&pieces).map_err(|source| self.failed(source.to_string()))
+    }
+
+    /// The number of rows of a batch to evaluate at a time.
+    fn rows_at_once(&self, batch: &RecordBatch) -> Result<usize, ExprError> {
+        let fitting = self.size.as_ref().map(|size| size.rows_at_once(batch));
+        let fitting = fitting.transpose().map_err(|bytes| self.failed(too_long(bytes)))?.unwrap_or(usize::MAX);
+        if !self.calls {
+            return Ok(fitting);
+        }
+        let read = self.columns.iter().filter_map(|name| batch.column_by_name(name));
+        let bytes: usize = read.map(slice_bytes).sum();
+        Ok(fitting.min((SLICE_BYTES.saturating_mul(batch.num_rows()) / bytes.max(1)).max(1)))
     }
 
     fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {
