@@ -108,6 +108,18 @@ THROUGHPUT = Row(
         Panel("Batches", "Batches sent per second.", "cps", each(rate("forebay_batches_sent_total"))),
         Panel("Open streams", "Open streams by replica.", "short", each(series("forebay_streams_active"))),
         Panel(
+            "Paused streams",
+            "Open streams whose clients take no batch, and which have released their memory until they do.",
+            "short",
+            each(series("forebay_streams_paused")),
+        ),
+        Panel(
+            "Pauses",
+            "Pauses of streams per second: because the client took no batch, or another client needed the memory.",
+            "cps",
+            by("reason", rate("forebay_stream_pauses_total")),
+        ),
+        Panel(
             "Ended streams",
             "Ended streams per second, by status: complete, cancelled by the client, or failed with an error.",
             "cps",

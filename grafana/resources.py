@@ -155,6 +155,13 @@ CPU = Row(
             each(series("forebay_cpu_jobs_waiting")),
         ),
         Panel(
+            "Longest wait for the CPU pool",
+            "The time that the oldest of those jobs has waited. Clients share the threads: if it stays at seconds, the "
+            "server is overloaded, or one client has many jobs.",
+            "s",
+            each(series("forebay_cpu_wait_seconds")),
+        ),
+        Panel(
             "Process CPU",
             "CPU seconds per second of the process: the number of busy cores.",
             "s",

@@ -27,6 +27,7 @@ pub mod scan;
 pub mod shutdown;
 pub mod state;
 pub mod stream;
+pub mod tenant;
 pub mod tokenizers;
 pub mod udf;
 pub mod view;

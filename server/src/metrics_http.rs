@@ -124,9 +124,17 @@ impl Sources {
         let runtime = Handle::current().metrics();
         let pools = Pools {
             is_ready,
-            cpu: PoolFigures { threads: self.cpu.threads(), waiting: self.cpu.waiting() },
+            cpu: PoolFigures {
+                threads: self.cpu.threads(),
+                waiting: self.cpu.waiting(),
+                longest_wait: self.cpu.longest_wait(),
+            },
             cpu_thread_name: THREAD_NAME,
-            runtime: PoolFigures { threads: runtime.num_workers(), waiting: runtime.global_queue_depth() },
+            runtime: PoolFigures {
+                threads: runtime.num_workers(),
+                waiting: runtime.global_queue_depth(),
+                longest_wait: Duration::ZERO,
+            },
             tasks: runtime.num_alive_tasks(),
             runtime_busy: (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum(),
         };

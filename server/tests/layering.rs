@@ -32,7 +32,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of the server, from the top layer down. A module may import only modules of lower layers.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["daemon"],
     &["flight", "metrics_http", "config", "gauges"],
     &["stream"],
@@ -40,6 +40,7 @@ const LAYERS: [&[&str]; 7] = [
     &["catalog", "expr"],
     &["plan", "view", "cache", "tokenizers", "images", "udf"],
     &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
+    &["tenant"],
 ];
 
 /// Allowed imports within a layer or of a higher one: from, to, reason.

@@ -135,7 +135,12 @@ impl Server {
         let state = State::open(&folder, &folder, &process.cpu).expect("a state directory");
         let budget = Budget::new(MEMORY_LIMIT_BYTES);
         let engine = Engine::new(FIT_MEMORY_BYTES, &budget, &state).expect("an engine");
-        let limits = Limits { batch_bytes_max: BATCH_BYTES_MAX, idle_max: Duration::ZERO, groups_max: 1000 };
+        let limits = Limits {
+            groups_max: 1000,
+            batch_bytes_max: BATCH_BYTES_MAX,
+            pause_max: Duration::ZERO,
+            idle_max: Duration::ZERO,
+        };
         let cpu = process.cpu.clone();
         let catalog = Catalog::new(datasets, &cpu);
         let streams = Streams::new(StreamParts {

@@ -5,6 +5,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 use rustls::pki_types::CertificateDer;
 
 use super::principals::Principal;
+use crate::tenant::Tenant;
 
 /// Name of callers without credentials on a server that requires none, in logs and metrics.
 pub const ANONYMOUS: &str = "anonymous";
@@ -41,6 +42,11 @@ impl Caller {
     /// Returns the principal's name; without authentication, the client's address.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Returns to whom its CPU time and memory are accounted.
+    pub fn tenant(&self) -> Tenant {
+        Tenant::new(&self.name)
     }
 
     /// Returns whether credentials prove its name.

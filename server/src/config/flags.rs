@@ -272,8 +272,12 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) streams_per_client: u32,
 
-    /// Seconds after which a stream whose client takes no batch releases its memory: it ends with the position to
-    /// resume from.
+    /// Seconds after which a stream whose client takes no batch releases its memory; it continues when the client reads
+    /// again. 0: only when another client needs the memory.
+    #[arg(long, env = "FOREBAY_STREAM_PAUSE_SECONDS", value_name = "SECONDS", default_value_t = 20)]
+    pub(super) stream_pause_seconds: u64,
+
+    /// Seconds after which a stream whose client takes no batch ends, with the position to resume from.
     #[arg(long, env = "FOREBAY_STREAM_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 21_600)]
     pub(super) stream_idle_seconds: u64,
 

@@ -102,7 +102,9 @@ pub struct Config {
     pub ticket_lifetime: Duration,
     /// Limits of open streams.
     pub streams: StreamLimits,
-    /// Time after which a stream whose client takes no batch releases its memory.
+    /// Time after which a stream whose client takes no batch releases its memory until it does.
+    pub stream_pause: Duration,
+    /// Time after which such a stream ends.
     pub stream_idle: Duration,
     /// Limit of open connections.
     pub connections_max: usize,
@@ -204,6 +206,7 @@ impl Flags {
             ticket_secret: access.ticket_secret,
             ticket_lifetime: Duration::from_secs(self.ticket_seconds),
             streams: StreamLimits { per_client: self.streams_per_client as usize, total: self.streams_max as usize },
+            stream_pause: Duration::from_secs(self.stream_pause_seconds),
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
             message_bytes_max: self.message_bytes_max.0 as usize,

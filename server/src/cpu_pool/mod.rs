@@ -1,8 +1,12 @@
 //! The thread pool for CPU work of more than half a millisecond, which would block the threads that move data.
 //!
-//! A panic in a job fails that job and nothing else.
+//! A panic in a job fails that job and nothing else. Callers share the threads fairly: `schedule` orders their jobs, and
+//! `threads` bounds how long one waits for the jobs of others. A job whose caller has left ends early where it checks
+//! [`is_abandoned`].
 
+mod abandonment;
 mod parallel;
+mod schedule;
 mod threads;
 
 use std::{
@@ -20,8 +24,13 @@ use std::{
 use tokio::sync::oneshot;
 use tracing::Span;
 
-pub use parallel::in_parallel;
+use abandonment::Abandonment;
 use threads::Threads;
+
+pub use abandonment::is_abandoned;
+pub use parallel::in_parallel;
+
+use crate::tenant::Tenant;
 
 /// Prefix of the names of the pool's threads.
 pub const THREAD_NAME: &str = "cpu-";
@@ -117,7 +126,16 @@ impl CpuPool {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs a job on the pool in the caller's tracing span, and waits for its result without blocking a thread.
+    /// The time that the job which waits longest for a thread has waited.
+    pub fn longest_wait(&self) -> Duration {
+        match &self.workers {
+            Workers::Threads { long, short } => long.longest_wait().max(short.longest_wait()),
+            Workers::Caller => Duration::ZERO,
+        }
+    }
+
+    /// Runs a job on the pool in the caller's tracing span, and waits for its result without blocking a thread. Where the
+    /// future is dropped, the job is [abandoned](is_abandoned).
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, CpuError> {
         match &self.workers {
             Workers::Threads { long, .. } => self.run_on(long, job).await,
@@ -142,19 +160,22 @@ impl CpuPool {
         let (sender, receiver) = oneshot::channel();
         let (waiting, span) = (Arc::clone(&self.waiting), Span::current());
         let queued = self.queued.as_ref().map(|queued| (Arc::clone(queued), Instant::now()));
+        let abandonment = Abandonment::default();
+        let _caller = abandonment.caller();
         waiting.fetch_add(1, Ordering::Relaxed);
-        threads.spawn(Box::new(move || {
+        let job = move || {
             waiting.fetch_sub(1, Ordering::Relaxed);
             if let Some((queued, start)) = queued {
                 queued.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
             }
             // The caller was dropped while the job was queued.
-            if sender.is_closed() {
+            if abandonment.is_set() {
                 return;
             }
             // Fails if the caller was dropped meanwhile.
-            let _ = sender.send(outcome(|| span.in_scope(job)));
-        }));
+            let _ = sender.send(abandonment.during(|| outcome(|| span.in_scope(job))));
+        };
+        threads.spawn(&Tenant::current(), Box::new(job));
         receiver.await.map_err(|_| CpuError::Gone)?
     }
 }
@@ -180,7 +201,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuError, CpuPool, in_parallel};
+    use super::{CpuError, CpuPool, in_parallel, is_abandoned};
 
     #[tokio::test]
     async fn a_panic_fails_its_job_only() {
@@ -219,6 +240,30 @@ mod tests {
         let measured = timed.take_queued();
         assert!(!measured.is_zero() && measured <= waited, "{measured:?} of {waited:?}");
         assert_eq!((timed.take_queued(), pool.take_queued()), (std::time::Duration::ZERO, std::time::Duration::ZERO));
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_caller_leaves_is_abandoned() {
+        let pool = CpuPool::new(2).unwrap();
+        let (begun, is_begun) = tokio::sync::oneshot::channel();
+        let (ended, has_ended) = tokio::sync::oneshot::channel();
+        let job = pool.run(move || {
+            let before = is_abandoned();
+            begun.send(()).unwrap();
+            // Ends because the caller leaves, in all parts of the job.
+            let wait = |()| {
+                while !is_abandoned() {
+                    std::thread::yield_now()
+                }
+            };
+            in_parallel(vec![(); 2], wait);
+            ended.send(before).unwrap();
+        });
+        tokio::select! {
+            _ = job => unreachable!("the job waits until its caller leaves"),
+            begun = is_begun => begun.unwrap(),
+        }
+        assert!(!has_ended.await.unwrap() && !is_abandoned());
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::threads::Queue;
+use super::{abandonment::Abandonment, threads::Queue};
 
 /// Items that threads take one by one, and their results.
 struct SharedItems<Item, T, F> {
@@ -39,9 +39,10 @@ where
     let left = items.into_iter().enumerate().rev().collect();
     let items = Mutex::new(Items { left, results, running: 0, panic: None });
     let shared = Arc::new(SharedItems { call, state: items, done: Condvar::new() });
+    let abandonment = Abandonment::current();
     queue.assist(count - 1, || {
-        let shared = Arc::clone(&shared);
-        Box::new(move || shared.work())
+        let (shared, abandonment) = (Arc::clone(&shared), abandonment.clone());
+        Box::new(move || abandonment.during(|| shared.work()))
     });
     shared.work();
     let mut state = shared.lock();
@@ -92,17 +93,21 @@ mod tests {
     };
 
     use super::{super::threads::Threads, *};
+    use crate::tenant::Tenant;
 
     /// Runs a job on the first of `count` threads, once the others are idle, and returns its result.
     fn on_threads<T: Send + 'static>(count: usize, job: impl FnOnce() -> T + Send + 'static) -> T {
         let threads = Threads::start(count, "test-").unwrap();
         let (sender, result) = mpsc::channel();
-        threads.spawn(Box::new(move || {
-            while Queue::own().is_some_and(|queue| queue.idle() + 1 < count) {
-                thread::yield_now();
-            }
-            let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
-        }));
+        threads.spawn(
+            &Tenant::current(),
+            Box::new(move || {
+                while Queue::own().is_some_and(|queue| queue.idle() + 1 < count) {
+                    thread::yield_now();
+                }
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
+            }),
+        );
         let result = result.recv_timeout(Duration::from_mins(1)).unwrap();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }

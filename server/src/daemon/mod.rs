@@ -150,8 +150,12 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     let secret = (config.ticket_secret, config.ticket_lifetime);
     let auth = open_auth(config.principals, tls.as_deref(), secret, &state).await?;
     let access = Access::new(auth.clone(), Admission::new(config.streams));
-    let limits =
-        Limits { batch_bytes_max: config.batch_bytes_max, idle_max: config.stream_idle, groups_max: config.groups_max };
+    let limits = Limits {
+        batch_bytes_max: config.batch_bytes_max,
+        pause_max: config.stream_pause,
+        idle_max: config.stream_idle,
+        groups_max: config.groups_max,
+    };
     let (shutdown, watch) = Shutdown::new();
     let view_limits = ViewLimits { memory_bytes: config.view_memory_bytes, cpu_threads: config.cpu_threads };
     let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));

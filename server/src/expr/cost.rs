@@ -43,6 +43,20 @@ pub(super) fn check(expr: &Expr) -> Result<(), String> {
     checked
 }
 
+/// Whether an expression calls functions or matches patterns, whose time for each byte of text is not small.
+pub(super) fn has_calls(expr: &Expr) -> bool {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    let is_call = |node: &Expr| match node {
+        Expr::ScalarFunction(_) | Expr::Like(_) | Expr::SimilarTo(_) => true,
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
+        }
+        _ => false,
+    };
+    // The closure never fails.
+    expr.exists(|node| Ok(is_call(node))).unwrap_or(true)
+}
+
 /// The number of nodes of an expression after the rewrites.
 fn expanded_nodes(expr: &Expr) -> u64 {
     let all = |exprs: &[Expr]| exprs.iter().map(expanded_nodes).fold(0, u64::saturating_add);

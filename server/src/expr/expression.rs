@@ -30,16 +30,26 @@ use super::{
     nodes::names,
     parse::{check_stable, parse, to_logical},
     patterns, rewrite,
-    size::{BYTES_AT_ONCE_MAX, Size},
+    size::{BYTES_AT_ONCE_MAX, Size, slice_bytes},
     times, type_names,
 };
-use crate::budget::{BudgetError, Reservation};
+use crate::{
+    budget::{BudgetError, Reservation},
+    cpu_pool::is_abandoned,
+};
 
 /// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.
 const VALUES_BYTES_MAX: usize = 256 << 20;
 
 /// Values of fewer bytes are as small as numbers and short texts.
 const WRITTEN_BYTES_FEW: f64 = 256.0;
+
+/// The error of an evaluation whose caller has left, which is never seen.
+const LEFT: &str = "the caller left";
+
+/// The most bytes of the columns that an expression with functions reads at a time: some milliseconds of work, for most
+/// functions and patterns. Between two such slices, an evaluation ends if its caller has left.
+const SLICE_BYTES: usize = 256 << 10;
 
 /// A compiled expression over the columns of a schema.
 #[derive(Clone, Debug)]
@@ -51,6 +61,8 @@ pub struct Expression {
     columns: Vec<String>,
     /// The size of the values, if they can be longer than the inputs.
     size: Option<Size>,
+    /// Whether it calls functions or matches patterns, which may take long for each byte.
+    calls: bool,
 }
 
 // === impl Expression ===
@@ -60,6 +72,9 @@ impl Expression {
     /// names are converted to lower case, as in SQL.
     pub fn compile(text: &str, schema: &Schema) -> Result<Self, ExprError> {
         let short = shorten(text);
+        if is_abandoned() {
+            return Err(ExprError::Unusable { text: short, reason: LEFT.to_owned() });
+        }
         Self::of_sql(&parse(text, &short)?, short, schema)
     }
 
@@ -101,7 +116,8 @@ impl Expression {
         let plain = rewrite::plain(field.data_type());
         let field = field.as_ref().clone().with_data_type(plain);
         let columns: BTreeSet<String> = logical.column_refs().iter().map(|column| column.name.clone()).collect();
-        let mut compiled = Self { text: short, logical, physical, field, columns: columns.into_iter().collect(), size };
+        let (calls, columns) = (cost::has_calls(&logical), columns.into_iter().collect());
+        let mut compiled = Self { text: short, logical, physical, field, columns, size, calls };
         compiled.try_on_nulls(&named)?;
         let places = reassign_expr_columns(Arc::clone(&compiled.physical), schema);
         compiled.physical = places.map_err(|source| unusable(&compiled.text, &source))?;
@@ -188,37 +204,55 @@ impl Expression {
         Ok(values)
     }
 
-    /// Calls `keep` with the bytes of all values so far, before more are computed.
+    /// Calls `keep` with the bytes of all values so far, before more are computed, if values can be longer than the inputs.
     fn evaluate_keeping(
         &self,
         batch: &RecordBatch,
         mut keep: impl FnMut(u64) -> Result<(), BudgetError>,
     ) -> Result<ArrayRef, ExprError> {
-        let Some(size) = &self.size else { return self.evaluate_at_once(batch) };
-        let rows = size.rows_at_once(batch).map_err(|bytes| self.failed(too_long(bytes)))?;
+        let rows = self.rows_at_once(batch)?;
+        let mut keep = |bytes: usize| match &self.size {
+            Some(_) => keep(bytes as u64).map_err(|source| self.no_memory(source)),
+            None => Ok(()),
+        };
         let (mut pieces, mut bytes) = (Vec::new(), 0);
         for start in (0..batch.num_rows().max(1)).step_by(rows) {
+            if is_abandoned() {
+                return Err(self.failed(LEFT.to_owned()));
+            }
             let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
             bytes += piece.get_array_memory_size();
-            if bytes > VALUES_BYTES_MAX && rows < batch.num_rows() {
+            if self.size.is_some() && bytes > VALUES_BYTES_MAX && rows < batch.num_rows() {
                 let rows = batch.num_rows();
                 return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
             }
-            keep(bytes as u64).map_err(|source| self.no_memory(source))?;
+            keep(bytes)?;
             pieces.push(piece);
         }
         if let [whole] = pieces.as_slice() {
             return Ok(Arc::clone(whole));
         }
         /// The pieces and the whole.
-        const COPIES: u64 = 2;
-        keep((bytes as u64).saturating_mul(COPIES)).map_err(|source| self.no_memory(source))?;
+        const COPIES: usize = 2;
+        keep(bytes.saturating_mul(COPIES))?;
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
         concat(&pieces).map_err(|source| self.failed(source.to_string()))
     }
 
     fn no_memory(&self, source: BudgetError) -> ExprError {
         ExprError::Memory { text: self.text.clone(), source }
+    }
+
+    /// The number of rows of a batch to evaluate at a time.
+    fn rows_at_once(&self, batch: &RecordBatch) -> Result<usize, ExprError> {
+        let fitting = self.size.as_ref().map(|size| size.rows_at_once(batch));
+        let fitting = fitting.transpose().map_err(|bytes| self.failed(too_long(bytes)))?.unwrap_or(usize::MAX);
+        if !self.calls {
+            return Ok(fitting);
+        }
+        let read = self.columns.iter().filter_map(|name| batch.column_by_name(name));
+        let bytes: usize = read.map(slice_bytes).sum();
+        Ok(fitting.min((SLICE_BYTES.saturating_mul(batch.num_rows()) / bytes.max(1)).max(1)))
     }
 
     fn evaluate_at_once(&self, batch: &RecordBatch) -> Result<ArrayRef, ExprError> {

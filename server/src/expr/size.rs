@@ -215,6 +215,11 @@ pub(super) fn longest(array: &ArrayRef) -> f64 {
     }
 }
 
+/// Bytes of the values of a column, which may be a slice of longer arrays.
+pub(super) fn slice_bytes(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
+
 fn longest_bytes<T: ByteArrayType>(array: &ArrayRef) -> f64 {
     let lengths = array.as_bytes::<T>().offsets().windows(2).map(|pair| pair[1].as_usize() - pair[0].as_usize());
     lengths.max().unwrap_or(0) as f64

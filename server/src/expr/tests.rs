@@ -1,7 +1,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array},
+    array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array},
     datatypes::Schema,
 };
 
@@ -263,3 +263,44 @@ mod documented;
 mod exact;
 mod forms;
 mod written;
+
+/// Texts of a few hundred bytes: more than are evaluated at a time.
+fn long_texts() -> RecordBatch {
+    let texts = (0..4000).map(|row| (row % 9 != 0).then(|| format!("{}{row}", "long ".repeat(row % 100))));
+    let texts = Arc::new(StringArray::from(texts.collect::<Vec<_>>())) as ArrayRef;
+    RecordBatch::try_from_iter([("text", texts)]).unwrap()
+}
+
+#[test]
+fn slices_of_a_batch_have_the_values_of_the_batch() {
+    let batch = long_texts();
+    for text in ["reverse(text)", "text LIKE '%g 17%'", "text ~ '[13]7$'", "length(text)", "regexp_like(text, 'g 3')"] {
+        let expression = Expression::compile(text, &batch.schema()).unwrap();
+        let small = (0..batch.num_rows()).step_by(50).map(|row| expression.evaluate(&batch.slice(row, 50)).unwrap());
+        let small: Vec<ArrayRef> = small.collect();
+        let whole = arrow::compute::concat(&small.iter().map(AsRef::as_ref).collect::<Vec<_>>()).unwrap();
+        assert_eq!(&expression.evaluate(&batch).unwrap(), &whole, "{text}");
+    }
+}
+
+#[test]
+fn an_evaluation_ends_when_its_caller_leaves() {
+    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (begun, is_begun) = tokio::sync::oneshot::channel();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let job = pool.run(move || {
+        let batch = long_texts();
+        let expression = Expression::compile("text ~ '(a|b)*c$'", &batch.schema()).unwrap();
+        begun.send(()).unwrap();
+        while expression.evaluate(&batch).is_ok() {}
+        ended.send(Expression::compile("1 = 1", &batch.schema()).is_err()).unwrap();
+    });
+    runtime.block_on(async {
+        tokio::select! {
+            _ = job => unreachable!("it evaluates until its caller leaves"),
+            begun = is_begun => begun.unwrap(),
+        }
+    });
+    assert_eq!(has_ended.recv_timeout(std::time::Duration::from_mins(1)), Ok(true));
+}

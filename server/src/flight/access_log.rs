@@ -32,6 +32,7 @@ use crate::{
     log::ACCESS,
     metrics::{self, FailedCall, Stage},
     shutdown::{Phase, Registered, ShutdownWatch},
+    tenant::Tenant,
 };
 
 /// The longest error in a line, in characters.
@@ -48,6 +49,8 @@ pub(super) struct AccessEntry {
     end: Option<CallEnd>,
     /// Delays a drain until the call has ended.
     running: Option<Registered>,
+    /// Whom the body of the response works for.
+    tenant: Tenant,
 }
 
 /// How a call ended.
@@ -80,7 +83,7 @@ impl AccessEntry {
     /// Begins the entry of a call from a peer.
     pub(super) fn begin(call: Call, peer: &Peer, shutdown: ShutdownWatch) -> Self {
         call.note(|facts| facts.peer = peer.to_string());
-        Self { call, shutdown, bytes: 0, end: None, running: None }
+        Self { call, shutdown, bytes: 0, end: None, running: None, tenant: Tenant::current() }
     }
 
     /// Registers the call with the drain; false if the server accepts no new calls.
@@ -94,6 +97,16 @@ impl AccessEntry {
         self.end = CallEnd::in_headers(response.headers(), &self.call);
         response.headers_mut().remove(status::DISCLOSURE);
         response.map(|body| Body::new(RecordedBody { body, entry: self }))
+    }
+
+    /// Accounts the rest of the call to a caller.
+    pub(super) fn set_tenant(&mut self, tenant: Tenant) {
+        self.tenant = tenant;
+    }
+
+    /// Whom the call works for.
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// Counts bytes of the response's messages, for a call without a response body.
@@ -215,7 +228,8 @@ impl ResponseBody for RecordedBody {
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Self { body, entry } = &mut *self;
+        let mut frame = ready!(entry.tenant.run(|| Pin::new(body).poll_frame(context)));
         if let Some(Ok(frame)) = &mut frame {
             if let Some(data) = frame.data_ref() {
                 self.entry.bytes += data.len() as u64;

@@ -269,7 +269,9 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
         // The client resumes where it was as soon as it reads again.
-        StreamError::State(_) | StreamError::Idle { .. } | StreamError::Elsewhere(_) => Reason::Interrupted,
+        StreamError::State(_) | StreamError::Idle { .. } | StreamError::Paused(_) | StreamError::Elsewhere(_) => {
+            Reason::Interrupted
+        }
         StreamError::Cpu(cpu) => cpu_reason(cpu),
         StreamError::Udf { source, .. } => udf_reason(source),
         StreamError::Tokens { source, .. } => tokens_reason(source),

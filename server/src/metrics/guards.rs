@@ -40,6 +40,50 @@ pub struct ViewRunGuard {
 #[derive(Debug)]
 pub struct ConnectionGuard(());
 
+/// Why a stream releases its memory before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseReason {
+    /// Its client takes no batch.
+    Unread,
+    /// Another client needs the memory.
+    Shortage,
+}
+
+/// Updates `forebay_streams_paused` and `forebay_stream_pauses_total`.
+#[derive(Debug)]
+pub struct PausedGuard(());
+
+// === impl PauseReason ===
+
+impl PauseReason {
+    pub(super) const ALL: [Self; 2] = [Self::Unread, Self::Shortage];
+
+    /// Returns its label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unread => "unread",
+            Self::Shortage => "shortage",
+        }
+    }
+}
+
+// === impl PausedGuard ===
+
+impl PausedGuard {
+    /// Counts a stream that is paused.
+    pub fn open(reason: PauseReason) -> Self {
+        counter!("forebay_stream_pauses_total", "reason" => reason.label()).increment(1);
+        handles().streams_paused.increment(1);
+        Self(())
+    }
+}
+
+impl Drop for PausedGuard {
+    fn drop(&mut self) {
+        handles().streams_paused.decrement(1);
+    }
+}
+
 // === impl StreamStatus ===
 
 impl StreamStatus {

@@ -6,6 +6,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 pub(super) struct Handles {
     pub(super) streams_active: Gauge,
+    pub(super) streams_paused: Gauge,
     pub(super) batches: Counter,
     pub(super) rows: Counter,
     pub(super) bytes: Counter,
@@ -36,6 +37,7 @@ pub(super) fn handles() -> &'static Handles {
     static HANDLES: OnceLock<Handles> = OnceLock::new();
     HANDLES.get_or_init(|| Handles {
         streams_active: gauge!("forebay_streams_active"),
+        streams_paused: gauge!("forebay_streams_paused"),
         batches: counter!("forebay_batches_sent_total"),
         rows: counter!("forebay_rows_sent_total"),
         bytes: counter!("forebay_sent_bytes_total"),

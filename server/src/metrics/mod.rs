@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use metrics::{SharedString, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-pub use guards::{ConnectionGuard, ExchangeGuard, FitGuard, StreamStatus, ViewRunGuard};
+pub use guards::{ConnectionGuard, ExchangeGuard, FitGuard, PauseReason, PausedGuard, StreamStatus, ViewRunGuard};
 pub use last_errors::{FailedCall, last_errors};
 pub use names::{CALLS, NAMES};
 pub use process::{PoolFigures, Pools};
@@ -65,6 +65,9 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     for status in StreamStatus::ALL {
         counter!("forebay_streams_total", "status" => status.label()).absolute(0);
         counter!("forebay_exchanges_total", "status" => status.label()).absolute(0);
+    }
+    for reason in PauseReason::ALL {
+        counter!("forebay_stream_pauses_total", "reason" => reason.label()).absolute(0);
     }
     for status in [StreamStatus::Complete, StreamStatus::Failed] {
         counter!("forebay_view_runs_total", "status" => status.label()).absolute(0);

@@ -17,9 +17,18 @@ pub const CALLS: [&str; 12] = [
 ];
 
 /// Name and meaning of every metric, in the order of the book's table.
-pub const NAMES: [(&str, &str); 64] = [
+pub const NAMES: [(&str, &str); 67] = [
     ("forebay_streams_active", "Open streams."),
     ("forebay_streams_total", "Ended streams, by status (complete, cancelled, failed)."),
+    (
+        "forebay_streams_paused",
+        "Open streams whose clients take no batch, and which have released their memory until they do.",
+    ),
+    (
+        "forebay_stream_pauses_total",
+        "Times that a stream released its memory, by reason (unread: `--stream-pause-seconds`; shortage: another client \
+         needed the memory).",
+    ),
     ("forebay_batches_sent_total", "Batches sent to clients."),
     ("forebay_rows_sent_total", "Rows in those batches."),
     ("forebay_sent_bytes_total", "Arrow bytes of those batches, including headers."),
@@ -139,6 +148,11 @@ pub const NAMES: [(&str, &str); 64] = [
     ("forebay_stream_stage_seconds_total", "Seconds of an open stream per stage."),
     ("forebay_cpu_threads", "Threads that decode and compute."),
     ("forebay_cpu_jobs_waiting", "Jobs that wait for one of those threads."),
+    (
+        "forebay_cpu_wait_seconds",
+        "Longest time that one of those jobs has waited until now. Each client has a share of the threads, so that more than \
+         some seconds mean that the server is overloaded, or that one client has many jobs.",
+    ),
     ("forebay_cpu_busy_seconds_total", "CPU seconds of those threads."),
     ("forebay_runtime_workers", "Threads that move data (tokio's workers)."),
     ("forebay_runtime_tasks", "Tasks on those threads."),

@@ -28,6 +28,8 @@ pub struct PoolFigures {
     pub threads: usize,
     /// Number of jobs or tasks that wait for a thread.
     pub waiting: usize,
+    /// The longest time that one of them has waited; zero where it is not measured.
+    pub longest_wait: Duration,
 }
 
 /// Thread pools, and readiness of the server.
@@ -59,6 +61,7 @@ pub(super) fn render(pools: &Pools) -> String {
     page.single("forebay_ready", f64::from(u8::from(pools.is_ready)));
     page.single("forebay_cpu_threads", pools.cpu.threads as f64);
     page.single("forebay_cpu_jobs_waiting", pools.cpu.waiting as f64);
+    page.single("forebay_cpu_wait_seconds", pools.cpu.longest_wait.as_secs_f64());
     page.single("forebay_cpu_busy_seconds_total", thread_seconds(pools.cpu_thread_name));
     page.single("forebay_runtime_workers", pools.runtime.threads as f64);
     page.single("forebay_runtime_tasks", pools.tasks as f64);

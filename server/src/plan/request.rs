@@ -62,7 +62,10 @@ pub struct Request {
 pub struct Limits {
     /// Bytes of the outputs of a batch.
     pub batch_bytes_max: u64,
-    /// Time after which a stream whose client takes no batch releases its memory.
+    /// Time after which a stream whose client takes no batch releases its memory until it does; zero: only when others
+    /// need it.
+    pub pause_max: Duration,
+    /// Time after which such a stream ends; zero: never.
     pub idle_max: Duration,
     /// Groups of a grouped request.
     pub groups_max: usize,

@@ -123,6 +123,9 @@ pub enum StreamError {
         /// The limit.
         seconds: f64,
     },
+    /// A paused stream does not get its memory back.
+    #[error("the stream was paused, because it was not read, and its memory is in use now: it {0}")]
+    Paused(#[source] BudgetError),
     /// A stream, fit or description does not fit the memory budget.
     #[error("the {task} needs {} bytes of memory, {}: {advice}", .source.bytes(), available(source))]
     Memory {

@@ -40,8 +40,9 @@ use tokio::sync::Semaphore;
 pub use describe::DescribeTask;
 pub use device::{Device, DeviceName};
 pub use epoch::{
+    batch_task::BatchTask,
     memory::SENDING_BYTES,
-    task::{Ahead, Batch, BatchTask},
+    task::{Ahead, Batch},
 };
 pub use error::StreamError;
 pub use exchange::{DerivedRows, Exchange};
@@ -137,8 +138,8 @@ impl Streams {
     }
 
     /// Starts to read rows of a raw table. The `position` of a header is the index of its first row.
-    pub fn table(&self, table: RawTable) -> Result<BatchTask, StreamError> {
-        table::start(&self.environment, table)
+    pub async fn table(&self, table: RawTable) -> Result<BatchTask, StreamError> {
+        table::start(&self.environment, table).await
     }
 
     /// Resolves a request for rows by their numbers.

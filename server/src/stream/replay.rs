@@ -99,7 +99,7 @@ pub(super) async fn replay(
     let with_ids = resolver.prepare(with_row_ids).await?;
     let rows = with_ids.request().batch_size.min(share.row_count());
     let row_bytes = (size_of::<u64>() + size_of::<usize>()) as u64;
-    let memory = environment.budget.reserve(rows * row_bytes + PART_ROWS as u64 * PART_ROW_BYTES)?;
+    let memory = environment.budget.reserve_fairly(rows * row_bytes + PART_ROWS as u64 * PART_ROW_BYTES).await?;
     let batch = batches::start(environment, &with_ids, rank, Some(1)).await?.next().await;
     let batch = batch.ok_or_else(|| prepared.miscounted())??;
     let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());

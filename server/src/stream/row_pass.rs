@@ -152,6 +152,6 @@ async fn reserve<Sink: RowSink>(
         };
         read.into_iter().map(of_group).max().unwrap_or(0)
     });
-    let reserved = environment.budget.reserve(sized.await?);
+    let reserved = environment.budget.reserve_fairly(sized.await?).await;
     reserved.map_err(|source| StreamError::Memory { task: Sink::PURPOSE, advice: fitting::of_pass(&source), source })
 }

@@ -10,14 +10,14 @@ use super::{
     decode::decode,
     environment::Environment,
     epoch::{
+        batch_task::{BatchMemory, BatchTask, TakenBatches},
         fitting,
         memory::SENDING_BYTES,
-        task::{BATCHES_AHEAD, Batch, BatchSender, BatchTask, FETCH_AHEAD, fetched_ahead},
+        task::{BATCHES_AHEAD, Batch, BatchSender, FETCH_AHEAD, fetched_ahead},
     },
     error::StreamError,
 };
 use crate::{
-    budget::Reservation,
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
     plan::{PlanError, TableRows},
@@ -46,14 +46,17 @@ struct Reading {
 }
 
 /// Starts to read rows of a snapshot. The `position` of a header is the index of its first row.
-pub(super) fn start(environment: &Arc<Environment>, table: RawTable) -> Result<BatchTask, StreamError> {
-    let reading = Reading::new(table);
-    let memory = environment.budget.reserve(reading.memory_bytes());
-    let memory =
-        memory.map_err(|source| StreamError::Memory { task: "stream", advice: fitting::of_pass(&source), source })?;
-    let idle_max = environment.limits.idle_max;
-    let environment = Arc::clone(environment);
-    Ok(BatchTask::batches(idle_max, move |sender| send(environment, reading, sender, memory)))
+pub(super) async fn start(environment: &Arc<Environment>, table: RawTable) -> Result<BatchTask, StreamError> {
+    let reading = Arc::new(Reading::new(table));
+    let memory = reading.memory();
+    let held = environment.budget.reserve_fairly(memory.bytes).await;
+    let held =
+        held.map_err(|source| StreamError::Memory { task: "stream", advice: fitting::of_pass(&source), source })?;
+    let Environment { budget, limits, .. } = environment.as_ref();
+    let of_work = Arc::clone(environment);
+    Ok(BatchTask::start(budget, *limits, (memory, held), move |taken, sender| {
+        send(Arc::clone(&of_work), Arc::clone(&reading), taken, sender)
+    }))
 }
 
 impl RawTable {
@@ -104,15 +107,18 @@ impl Reading {
         Self { snapshot, projection, schema, places: rows.places(), row_count, groups }
     }
 
-    fn memory_bytes(&self) -> u64 {
+    fn memory(&self) -> BatchMemory {
         let Self { snapshot, projection, .. } = self;
         let ahead = self.groups.min(FETCH_AHEAD + 1) as u64;
         let reading = |row_group| {
             let fetched = projection.stored_bytes(snapshot, row_group).saturating_mul(ahead);
             fetched.saturating_add(projection.chunk_bytes(snapshot, row_group).saturating_mul(BATCHES_AHEAD as u64 + 2))
         };
-        let sending = snapshot.byte_count().min(SENDING_BYTES as u64);
-        snapshot.row_groups()[..self.groups].iter().map(reading).max().unwrap_or(0).saturating_add(sending)
+        let sending_bytes = snapshot.byte_count().min(SENDING_BYTES as u64);
+        let groups = &snapshot.row_groups()[..self.groups];
+        let bytes = groups.iter().map(reading).max().unwrap_or(0).saturating_add(sending_bytes);
+        let batch_bytes = groups.iter().map(|group| projection.chunk_bytes(snapshot, group)).max().unwrap_or(0);
+        BatchMemory { bytes, batch_bytes, sending_bytes }
     }
 
     /// The rows of a chunk to send, `missing` at most, with the columns in the requested order.
@@ -126,21 +132,27 @@ impl Reading {
     }
 }
 
+/// Sends the rows after those that were taken.
 async fn send(
     environment: Arc<Environment>,
-    reading: Reading,
+    reading: Arc<Reading>,
+    taken: TakenBatches,
     sender: BatchSender,
-    memory: Reservation,
 ) -> Result<(), StreamError> {
-    let Reading { snapshot, projection, row_count, .. } = &reading;
+    let Reading { snapshot, projection, row_count, .. } = reading.as_ref();
     let mut header = v1::BatchHeader { last: *row_count == 0, ..Default::default() };
+    if header.last && taken.batches > 0 {
+        return Ok(());
+    }
     if header.last {
         let data = RecordBatch::new_empty(SchemaRef::clone(&reading.schema));
         let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
         return Ok(());
     }
     let (mut times, cpu) = (StageTimes::default(), environment.cpu.timed());
-    let mut readers = fetched_ahead((0..reading.groups).map(|index| {
+    (header.step, header.position) = (taken.batches, taken.position);
+    let first_group = snapshot.row_groups().partition_point(|group| group.rows.end <= taken.position);
+    let mut readers = fetched_ahead((first_group..reading.groups).map(|index| {
         let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(snapshot), projection.clone());
         async move {
             let Environment { cpu, budget, .. } = environment.as_ref();
@@ -153,6 +165,8 @@ async fn send(
         let Some(opened) = readers.next().await else { break };
         let (index, mut reader) = opened?;
         times.add_opened(start, reader.fetch_time());
+        // The rows of this row group before the next chunk.
+        let mut next_row = snapshot.row_groups()[index].rows.start;
         loop {
             let step = move || {
                 let start = Instant::now();
@@ -165,6 +179,10 @@ async fn send(
             (reader, times, chunk) = decode(&cpu, snapshot, row_group, projection.schema(), step).await?;
             times.add(Stage::Queue, cpu.take_queued());
             let Some(chunk) = chunk? else { break };
+            next_row += chunk.num_rows() as u64;
+            if next_row <= taken.position {
+                continue;
+            }
             let data = reading.rows_of(&chunk, row_count - header.position)?;
             header.rows = data.num_rows() as u64;
             header.last = header.position + header.rows == *row_count;
@@ -183,7 +201,6 @@ async fn send(
             }
         }
     }
-    drop(memory);
     if header.position == *row_count {
         return Ok(());
     }

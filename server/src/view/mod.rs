@@ -183,7 +183,7 @@ impl Views {
         if lock.waited && out.is_dir() {
             return Ok(());
         }
-        let _memory = self.budget.reserve(self.limits.memory_bytes)?;
+        let _memory = self.budget.reserve_fairly(self.limits.memory_bytes).await?;
         let program = self.program().await?;
         let (mut guard, started) = (ViewRunGuard::open(), Instant::now());
         let view = job.name.as_str();

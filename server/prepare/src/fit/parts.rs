@@ -29,7 +29,7 @@ pub(super) fn of(catalog: Catalog, cpu: CpuPool, memory_bytes: usize, folder: &P
         cache: RowCache::new(0),
         state,
         // Of streams, which there are none of.
-        limits: Limits { batch_bytes_max: 0, idle_max: Duration::ZERO, groups_max: 0 },
+        limits: Limits { batch_bytes_max: 0, pause_max: Duration::ZERO, idle_max: Duration::ZERO, groups_max: 0 },
         device: Device::Cpu,
         udfs: Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()),
         tokenizers: Tokenizers::new(Vec::new()),

@@ -184,7 +184,12 @@ impl Replica {
         let url = format!("s3://{BUCKET}/{}/", dataset::NAME);
         let location = Location::parse(dataset::NAME, &url, &mut stores)?;
         let catalog = Catalog::new([(dataset::NAME.to_owned(), location)], cpu);
-        let limits = Limits { batch_bytes_max: MEMORY_BYTES, idle_max: Duration::ZERO, groups_max: 1000 };
+        let limits = Limits {
+            batch_bytes_max: MEMORY_BYTES,
+            pause_max: Duration::ZERO,
+            idle_max: Duration::ZERO,
+            groups_max: 1000,
+        };
         let budget = Budget::new(MEMORY_BYTES);
         let engine = Engine::new(MEMORY_BYTES as usize, &budget, &state)?;
         let (cpu, cache) = (cpu.clone(), RowCache::new(CACHE_BYTES));

@@ -102,7 +102,8 @@ impl Router {
     ) -> Result<Messages, Status> {
         let opening = async {
             let context = self.context(headers, call, peer, entry)?;
-            do_get::messages(&context, ticket).await.map_err(|status| call.error(&status))
+            let messages = entry.tenant().scope(do_get::messages(&context, ticket)).await;
+            messages.map_err(|status| call.error(&status))
         };
         let opened = opening.instrument(call.span.clone()).await;
         let code = opened.as_ref().map_or_else(|status| name_of(status.code()), |_| name_of(Code::Ok));
@@ -134,7 +135,7 @@ impl Router {
             Ok(context) => {
                 request.extensions_mut().insert(context.caller.clone());
                 request.extensions_mut().insert(call.clone());
-                self.route(request, context).await
+                entry.tenant().scope(self.route(request, context)).await
             }
             Err(refused) => Ok(refused.into_http()),
         }
@@ -154,6 +155,7 @@ impl Router {
             Err(refused) => refused.principal().into_iter().for_each(|name| facts.set_principal(name)),
         });
         let caller = caller.map_err(|refused| call.error(&status::of_refusal(&refused)))?;
+        entry.set_tenant(caller.tenant());
         client_protocol::check(headers).map_err(|refused| call.error(&refused))?;
         if !entry.register() {
             return Err(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)));

@@ -5,21 +5,18 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use forebay_order::Share;
 
-use crate::{
-    budget::Reservation,
-    stream::{
-        environment::Environment,
-        epoch::{
-            fitting,
-            group::GroupOpener,
-            in_order, memory, mixture,
-            outlet::{Ended, Outlet},
-            shuffled,
-            task::BatchTask,
-        },
-        error::StreamError,
-        resolve::prepared::Prepared,
+use crate::stream::{
+    environment::Environment,
+    epoch::{
+        batch_task::BatchTask,
+        fitting,
+        group::GroupOpener,
+        in_order, memory, mixture,
+        outlet::{Ended, Outlet},
+        shuffled,
     },
+    error::StreamError,
+    resolve::prepared::Prepared,
 };
 
 /// Starts the batches of a rank from the request's start position; with `steps`, only that many.
@@ -35,8 +32,8 @@ pub(crate) async fn start(
     // Reads the footers of all row groups, which may be many.
     let sized = prepared.clone();
     let bytes = environment.cpu.run(move || memory::stream_bytes(&sized, &sent)).await?;
-    let memory = match environment.budget.reserve(bytes) {
-        Ok(memory) => memory,
+    let held = match environment.budget.reserve_fairly(bytes).await {
+        Ok(held) => held,
         Err(source) => {
             let sized = prepared.clone();
             let search = move || {
@@ -46,17 +43,24 @@ pub(crate) async fn start(
             return Err(environment.cpu.run(search).await?);
         }
     };
-    Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
-        let outlet = Outlet::new(&prepared, share, sender);
+    let memory = memory::of_batches(&prepared, bytes);
+    let (budget, limits) = (environment.budget.clone(), environment.limits);
+    Ok(BatchTask::start(&budget, limits, (memory, held), move |taken, sender| {
+        let outlet = Outlet::new(&prepared, share, taken.batches, sender);
+        let start = sent.start + taken.batches.saturating_mul(prepared.request.batch_size);
+        let rest = Share { start: start.min(sent.end), ..sent };
         // A replay of one batch would fill the cache with rows that no other stream reads.
         let opener = GroupOpener::new(&environment, &prepared, steps != Some(1));
-        send(opener, sent, outlet, memory)
+        send(opener, rest, outlet)
     }))
 }
 
-async fn send(opener: GroupOpener, share: Share, mut outlet: Outlet, memory: Reservation) -> Result<(), StreamError> {
+async fn send(opener: GroupOpener, share: Share, mut outlet: Outlet) -> Result<(), StreamError> {
     if share.row_count() == 0 {
-        let _ = outlet.send(RecordBatch::new_empty(opener.prepared.schema())).await;
+        // A stream that was paused after its last batch has nothing left to send.
+        if outlet.is_first() {
+            let _ = outlet.send(RecordBatch::new_empty(opener.prepared.schema())).await;
+        }
         return Ok(());
     }
     let sent = match (&opener.prepared.mixture, opener.prepared.epoch.shuffle()) {
@@ -65,7 +69,6 @@ async fn send(opener: GroupOpener, share: Share, mut outlet: Outlet, memory: Res
         (None, Some(_)) => shuffled::send(&opener, &share, &mut outlet).await,
     };
     outlet.times.record();
-    drop(memory);
     match sent {
         Ok(()) | Err(Ended::ReaderDropped) => Ok(()),
         Err(Ended::Failed(error)) => Err(error),

@@ -12,6 +12,7 @@ use super::lane_task::{LaneTask, ShuffledEpoch, TimedWindow};
 use crate::{
     metrics::{Stage, StageTimes},
     stream::error::StreamError,
+    tenant::Tenant,
 };
 
 /// Windows of a lane that wait while batches take rows of the one before.
@@ -41,7 +42,7 @@ struct LaneFeed {
 impl LaneInterleaver {
     /// Starts to compute rows `start..end`, counted over the lanes in turn.
     pub(super) fn start(epoch: &ShuffledEpoch, lanes: &[Lane], start: u64, end: u64) -> Self {
-        let mut tasks = JoinSet::new();
+        let (mut tasks, tenant) = (JoinSet::new(), Tenant::current());
         let feeds = lanes.iter().zip(0..).map(|(lane, place)| {
             // The lane's offset of the first row at or after a row of all lanes.
             let offset = |row: u64| row.saturating_sub(place).div_ceil(lanes.len() as u64);
@@ -51,7 +52,7 @@ impl LaneInterleaver {
             let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
             let last_row = if windows.is_empty() { 0 } else { lane.offsets(windows.end - 1).end };
             let task = LaneTask::new(epoch, lane.start + last_row);
-            tasks.spawn(task.run(*lane, windows, sender).in_current_span());
+            tasks.spawn(tenant.scope(task.run(*lane, windows, sender)).in_current_span());
             LaneFeed { lane: *lane, receiver, next_window, window: None, offsets: 0..0 }
         });
         Self { epoch: epoch.clone(), feeds: feeds.collect(), next_row: start, _tasks: tasks }

@@ -3,6 +3,7 @@
 use forebay_order::{Piece, Share, Shuffle};
 
 use super::{
+    batch_task::BatchMemory,
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
@@ -62,11 +63,20 @@ pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
     with_batches(prepared, reading)
 }
 
+/// The memory of a stream that takes these bytes, by what releases it.
+pub(crate) fn of_batches(prepared: &Prepared, bytes: u64) -> BatchMemory {
+    BatchMemory { bytes, batch_bytes: prepared.batch_bytes(), sending_bytes: sending_bytes(prepared) }
+}
+
+/// Bytes of an epoch that may wait for the socket.
+fn sending_bytes(prepared: &Prepared) -> u64 {
+    prepared.epoch.sent_row_count().saturating_mul(prepared.wire_row_bytes()).min(SENDING_BYTES as u64)
+}
+
 /// Adds the batches, and the bytes that wait for the socket, to the memory for reading rows.
 pub(crate) fn with_batches(prepared: &Prepared, reading: u64) -> u64 {
-    let epoch = prepared.epoch.sent_row_count().saturating_mul(prepared.wire_row_bytes());
-    let sending = epoch.min(SENDING_BYTES as u64);
-    reading.saturating_add(prepared.batch_bytes().saturating_mul(BATCHES_MAX)).saturating_add(sending)
+    let batches = prepared.batch_bytes().saturating_mul(BATCHES_MAX);
+    reading.saturating_add(batches).saturating_add(sending_bytes(prepared))
 }
 
 /// The memory for reading pieces in file order: compressed row groups in flight, and decoded chunks, of which one is

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! batches ─┬─ in_order: pieces of row groups ──────────────────────────────────┬─▶ outlet ──▶ the stream's queue
-//! (task)
+//! (batch_task)
 //!          ├─ shuffled: lane_task (windows) ─▶ interleave (rows) ─▶ padding ───┤
 //!          └─ mixture: lane_task (windows of every source) ─▶ mixer (rows) ────┘
 //! ```
@@ -10,6 +10,7 @@
 //! All read row groups through `group`, or through `cached` if the cache has room for them; `memory` sizes them before
 //! they start, and `fitting` finds parameters of less memory for those that are refused.
 
+pub(crate) mod batch_task;
 pub(crate) mod batches;
 mod cached;
 pub(crate) mod fitting;

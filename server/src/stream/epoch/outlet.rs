@@ -21,6 +21,7 @@ pub(crate) struct Outlet {
     share: Share,
     /// Rows of the rank's sequence before the next batch.
     next: u64,
+    batches_sent: u64,
     sender: BatchSender,
     pub times: StageTimes,
 }
@@ -42,8 +43,16 @@ impl<E: Into<StreamError>> From<E> for Ended {
 // === impl Outlet ===
 
 impl Outlet {
-    pub(crate) fn new(prepared: &Prepared, share: Share, sender: BatchSender) -> Self {
-        Self { prepared: prepared.clone(), share, next: share.start, sender, times: StageTimes::default() }
+    /// An outlet of a share's batches, of which these have been sent.
+    pub(crate) fn new(prepared: &Prepared, share: Share, batches_sent: u64, sender: BatchSender) -> Self {
+        let next = share.start + batches_sent.saturating_mul(prepared.request.batch_size);
+        let (prepared, next, times) = (prepared.clone(), next.min(share.end), StageTimes::default());
+        Self { prepared, share, next, batches_sent, sender, times }
+    }
+
+    /// Whether no batch has been sent.
+    pub(crate) fn is_first(&self) -> bool {
+        self.batches_sent == 0
     }
 
     /// Rows of the next batch.
@@ -79,6 +88,7 @@ impl Outlet {
             stage_seconds: None,
         };
         self.next = end;
+        self.batches_sent += 1;
         Batch { header, data, times }
     }
 }

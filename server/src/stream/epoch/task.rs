@@ -3,21 +3,16 @@
 use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
 use futures::{FutureExt, Stream, StreamExt};
-use tokio::{sync::mpsc, task::JoinHandle, time};
+use tokio::{sync::mpsc, task::JoinHandle};
 use tracing::Instrument;
 
-use crate::{cpu_pool::CpuError, metrics::StageTimes, stream::error::StreamError};
+use crate::{cpu_pool::CpuError, metrics::StageTimes, stream::error::StreamError, tenant::Tenant};
 
 /// Row groups that are fetched ahead of the one being decoded.
 pub(crate) const FETCH_AHEAD: usize = 2;
@@ -40,19 +35,9 @@ pub struct Batch {
 /// await.
 #[derive(Debug)]
 pub struct Ahead<T> {
-    queue: Arc<AheadQueue<T>>,
+    receiver: mpsc::Receiver<Result<T, StreamError>>,
     _task: Spawned<()>,
 }
-
-/// The receiving end of a queue: the reader takes results, and the writer empties it when the reader is idle.
-#[derive(Debug)]
-struct AheadQueue<T> {
-    receiver: Mutex<mpsc::Receiver<Result<T, StreamError>>>,
-    taken: AtomicU64,
-}
-
-/// The batches of one stream, computed ahead of the wire.
-pub type BatchTask = Ahead<Batch>;
 
 /// The sending end of a task's queue.
 pub(crate) type AheadSender<T> = mpsc::Sender<Result<T, StreamError>>;
@@ -79,20 +64,6 @@ where
 
 // === impl Ahead ===
 
-impl BatchTask {
-    /// Starts a stream's task.
-    ///
-    /// If its reader leaves a ready batch for `idle_max` (zero: no limit), the task ends: it drops its batches and
-    /// memory, and a reader that resumes gets [`StreamError::Idle`].
-    pub(crate) fn batches<Work, Output>(idle_max: Duration, work: Work) -> Self
-    where
-        Work: FnOnce(BatchSender) -> Output,
-        Output: Future<Output = Result<(), StreamError>> + Send + 'static,
-    {
-        Self::start_within(idle_max, BATCHES_AHEAD, work)
-    }
-}
-
 impl<T: Send + 'static> Ahead<T> {
     /// Starts a task that sends results until it ends, fails, or its reader is dropped; at most `waiting_max` results
     /// wait.
@@ -101,82 +72,33 @@ impl<T: Send + 'static> Ahead<T> {
         Work: FnOnce(AheadSender<T>) -> Output,
         Output: Future<Output = Result<(), StreamError>> + Send + 'static,
     {
-        Self::start_within(Duration::ZERO, waiting_max, work)
-    }
-
-    fn start_within<Work, Output>(idle_max: Duration, waiting_max: usize, work: Work) -> Self
-    where
-        Work: FnOnce(AheadSender<T>) -> Output,
-        Output: Future<Output = Result<(), StreamError>> + Send + 'static,
-    {
         let (sender, receiver) = mpsc::channel(waiting_max);
-        let queue = Arc::new(AheadQueue { receiver: Mutex::new(receiver), taken: AtomicU64::new(0) });
-        let output = work(sender.clone());
-        let watched = Arc::clone(&queue);
+        let output = AssertUnwindSafe(work(sender.clone())).catch_unwind();
         let task = async move {
-            let output = AssertUnwindSafe(output).catch_unwind();
-            let output = tokio::select! {
-                output = output => output.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())),
-                () = watched.is_idle(&sender, idle_max) => {
-                    watched.clear();
-                    Err(StreamError::Idle { seconds: idle_max.as_secs_f64() })
-                }
-            };
-            if let Err(error) = output {
+            if let Err(error) = output.await.unwrap_or_else(|panic| Err(CpuError::of_panic(&*panic).into())) {
                 // Fails if the reader was dropped, which needs no error.
                 let _ = sender.send(Err(error)).await;
             }
         };
-        Self { queue, _task: Spawned::start(task) }
+        Self { receiver, _task: Spawned::start(task) }
     }
 }
 
 impl<T> Stream for Ahead<T> {
     type Item = Result<T, StreamError>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let result = ready!(self.queue.receiver().poll_recv(context));
-        self.queue.taken.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(result)
-    }
-}
-
-// === impl AheadQueue ===
-
-impl<T> AheadQueue<T> {
-    fn receiver(&self) -> MutexGuard<'_, mpsc::Receiver<Result<T, StreamError>>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn clear(&self) {
-        let mut receiver = self.receiver();
-        while receiver.try_recv().is_ok() {}
-    }
-
-    /// Waits until the reader has left a ready result for `idle_max`.
-    async fn is_idle(&self, sender: &AheadSender<T>, idle_max: Duration) {
-        /// Polls in that time.
-        const POLLS: u32 = 8;
-        if idle_max.is_zero() {
-            return std::future::pending().await;
-        }
-        let (mut taken, mut idle_polls) = (self.taken.load(Ordering::Relaxed), 0);
-        while idle_polls < POLLS {
-            time::sleep(idle_max / POLLS).await;
-            let now = self.taken.load(Ordering::Relaxed);
-            let is_ready = sender.capacity() < sender.max_capacity();
-            idle_polls = if now == taken && is_ready { idle_polls + 1 } else { 0 };
-            taken = now;
-        }
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.receiver.poll_recv(context)
     }
 }
 
 // === impl Spawned ===
 
 impl<T: Send + 'static> Spawned<T> {
-    /// Spawns a future, which must catch its panics, in the current tracing span.
+    /// Spawns a future, which must catch its panics, for the current tenant and in the
+    /// current tracing span.
     pub(crate) fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(future.in_current_span()))
+        Self(tokio::spawn(Tenant::current().scope(future).in_current_span()))
     }
 }
 

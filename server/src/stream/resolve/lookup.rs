@@ -63,7 +63,7 @@ async fn shared_keys(
     let path = format!("{path}.key");
     let values = table_column(environment, &path, lookup, &lookup.key).await?;
     let bytes = values.get_array_memory_size() as u64 + KEY_INDEX_BYTES * values.len() as u64;
-    let memory = environment.budget.reserve(bytes)?;
+    let memory = environment.budget.reserve_fairly(bytes).await?;
     let checked = environment.cpu.run({
         let (lookup, values) = (lookup.clone(), Arc::clone(&values));
         move || check_unique(&path, &lookup, &values)

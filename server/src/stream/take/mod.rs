@@ -15,14 +15,14 @@ use forebay_proto::v1;
 use super::{
     environment::Environment,
     epoch::{
+        batch_task::BatchTask,
         fitting, memory,
-        task::{Batch, BatchSender, BatchTask},
+        task::{Batch, BatchSender},
     },
     error::StreamError,
     resolve::{prepare::Resolver, prepared::Prepared},
 };
 use crate::{
-    budget::Reservation,
     catalog::is_narrowed,
     metrics::{Stage, StageTimes},
     plan::{PlanError, Take, TakeBy},
@@ -125,28 +125,31 @@ pub(super) async fn start(environment: &Arc<Environment>, taken: PreparedTake) -
         (taken, Arc::new(sequence), bytes)
     };
     let (taken, sequence, bytes) = environment.cpu.run(sized).await?;
-    let memory = environment.budget.reserve(bytes);
-    let memory =
-        memory.map_err(|source| StreamError::Memory { task: "take", advice: fitting::of_pass(&source), source })?;
-    let environment = Arc::clone(environment);
-    Ok(BatchTask::batches(environment.limits.idle_max, move |sender| {
-        send(environment, taken, sequence, sender, memory)
+    let held = environment.budget.reserve_fairly(bytes).await;
+    let held =
+        held.map_err(|source| StreamError::Memory { task: "take", advice: fitting::of_pass(&source), source })?;
+    let memory = memory::of_batches(&taken.prepared, bytes);
+    let Environment { budget, limits, .. } = environment.as_ref();
+    let of_work = Arc::clone(environment);
+    Ok(BatchTask::start(budget, *limits, (memory, held), move |sent, sender| {
+        send(Arc::clone(&of_work), taken.clone(), Arc::clone(&sequence), sent.batches, sender)
     }))
 }
 
+/// Sends the batches after the first ones, which were taken.
 async fn send(
     environment: Arc<Environment>,
     PreparedTake { prepared, take }: PreparedTake,
     sequence: Arc<Sequence>,
+    batches_taken: u64,
     sender: BatchSender,
-    memory: Reservation,
 ) -> Result<(), StreamError> {
     let cpu = environment.cpu.clone();
     let by = take.by;
     let times = StageTimes::default();
     let mut reader = BatchReader { environment, prepared, by, workspace: Workspace::default(), times };
     let (row_count, batch_size) = (take.numbers.len(), take.request.batch_size as usize);
-    for step in 0..take.batch_count() {
+    for step in batches_taken..take.batch_count() {
         let first = step as usize * batch_size;
         let end = row_count.min(first + batch_size);
         let (take, sequence) = (Arc::clone(&take), Arc::clone(&sequence));
@@ -167,6 +170,5 @@ async fn send(
         }
         reader.times.add_since(Stage::SendWait, start);
     }
-    drop(memory);
     Ok(())
 }

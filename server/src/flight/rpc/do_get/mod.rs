@@ -30,6 +30,7 @@ use crate::{
     metrics::StreamLabels,
     plan::{self, PlanError},
     stream::{BatchTask, PreparedTake, StreamError},
+    tenant::Tenant,
 };
 
 /// The messages of a stream, or the error that ends it.
@@ -84,7 +85,7 @@ async fn open_table(context: &CallContext, read: v1::TableRead) -> Result<Opened
     let table = context.streams().raw_table(&read).await?;
     let labels = StreamLabels { stream: context.call.id.to_string(), dataset: read.dataset, ..StreamLabels::default() };
     let schema = table.schema();
-    let batches = context.streams().table(table)?;
+    let batches = context.streams().table(table).await?;
     let headers = HeaderFormat { encoding: Encoding::Json, with_stage_seconds: false };
     Ok(OpenedStream { labels, schema, batches, headers, resume: None })
 }
@@ -154,5 +155,6 @@ fn send(context: &CallContext, opened: OpenedStream, permit: StreamPermit) -> Re
         Err(interruption) => Err(call.error(&resume::status(&interruption, resume))),
     });
     let schema = stream::once(ready(Ok(Encoder::schema(&schema))));
-    Ok(schema.chain(messages.try_flatten()).boxed())
+    // Polled by the transport, outside of the call.
+    Ok(Tenant::current().scope(schema.chain(messages.try_flatten())).boxed())
 }

@@ -277,7 +277,8 @@ impl RingCall {
             return Ok(v1::RingAnswer { slots: 0, slot_bytes: 0, headers });
         }
         let count = slots.allocate(wanted);
-        let reserved = budget.reserve(slot_bytes.saturating_mul(count.into()));
+        let bytes = slot_bytes.saturating_mul(count.into());
+        let reserved = self.entry.tenant().run(|| budget.reserve(bytes));
         let reserved = reserved.map_err(|error| self.call.error(&status::of(&error.into())))?;
         self.memory = Some(RingMemory::create(count, slot_bytes, reserved).map_err(|error| self.broken(&error))?);
         Ok(v1::RingAnswer { slots: count.into(), slot_bytes, headers })

@@ -17,6 +17,7 @@ use crate::{
         epoch::{interleave::WINDOWS_AHEAD, lane_task::TimedWindow},
         error::StreamError,
     },
+    tenant::Tenant,
 };
 
 /// Rows of all sources at their positions. Dropping it ends the feeds' tasks.
@@ -47,7 +48,7 @@ type WindowRow = (usize, usize);
 impl Mixer {
     /// Starts to compute the rows `rows` of a rank's sequence.
     pub(super) fn start(epoch: &MixedEpoch, positions: RankPositions, rows: Range<u64>) -> Self {
-        let mut tasks = JoinSet::new();
+        let (mut tasks, tenant) = (JoinSet::new(), Tenant::current());
         let lanes = epoch.lanes();
         let mut feeds = Vec::new();
         for turn in 0..positions.lane_count(lanes) {
@@ -56,7 +57,7 @@ impl Mixer {
                 let lane = positions.at(turn) % lanes;
                 let of_lane = FeedTask::new(epoch, source, lane, positions.at(rows.start)..positions.at(rows.end));
                 if let Some(task) = of_lane.filter(|_| !rows.is_empty()) {
-                    tasks.spawn(task.run(sender).in_current_span());
+                    tasks.spawn(tenant.scope(task.run(sender)).in_current_span());
                 }
                 feeds.push(Feed { receiver, window: None, next: 0, place: None });
             }
