@@ -109,7 +109,7 @@ async fn direct(listener: TcpListener, batches: Batches, sending: usize) -> io::
     let accept = async move || {
         let (stream, peer) = listener.accept().await?;
         tune(&stream, peer);
-        Ok(std::future::ready(Ok((stream, Peer::default()))))
+        Ok((Some(peer.ip()), std::future::ready(Ok((stream, Peer::default())))))
     };
     let settings = ConnectionSettings { sending_bytes: sending, ..ConnectionSettings::default() };
     serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, settings, &watch).await;
@@ -145,7 +145,7 @@ fn messages(ticket: &Ticket, batches: Batches) -> Result<BoxStream<'static, Resu
 
 async fn direct_unix(listener: UnixListener, batches: Batches, sending: usize) -> io::Result<()> {
     let (_shutdown, watch) = Shutdown::new();
-    let accept = async move || Ok(std::future::ready(Ok((listener.accept().await?.0, Peer::default()))));
+    let accept = async move || Ok((None, std::future::ready(Ok((listener.accept().await?.0, Peer::default())))));
     let settings = ConnectionSettings { sending_bytes: sending, ..ConnectionSettings::default() };
     serve_connections(move |call| answer(call, Arc::clone(&batches)), accept, settings, &watch).await;
     Ok(())

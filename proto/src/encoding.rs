@@ -216,7 +216,7 @@ fn json_depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-fn descriptor<M: Message>() -> Option<MessageDescriptor> {
+pub(crate) fn descriptor<M: Message>() -> Option<MessageDescriptor> {
     pool().get_message_by_name(&M::full_name())
 }
 

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod decoded_memory;
 pub mod defaults;
 mod derive;
 mod encoding;
@@ -17,6 +18,7 @@ mod reason;
 pub mod resume;
 mod spelling;
 
+pub use decoded_memory::decoded_bytes;
 pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
 pub use plain_text::{is_active, plain_text};
 pub use plan_bytes::{plan_from_bytes, plan_to_bytes};

@@ -1,8 +1,10 @@
 //! The status page, `/metrics`, `/healthz` and `/readyz` over plain HTTP.
 //!
 //! A stalled scrape holds one connection for a bounded time, and nothing that streams need. Scrapes that arrive while a
-//! page is rendered share the next page, so ten thousand concurrent scrapes cost little more than a few.
+//! page is rendered share the next page, so ten thousand concurrent scrapes cost little more than a few. Connections that
+//! send no request give way to those that do, so probes are answered however many are held open.
 
+mod places;
 mod status;
 
 use std::{
@@ -19,13 +21,14 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, serve
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     runtime::Handle,
-    sync::{Mutex, Semaphore},
+    sync::Mutex,
     task::{JoinError, JoinSet, spawn_blocking},
     time,
 };
 
+use places::Places;
 use status::StatusSource;
 
 use crate::{
@@ -35,8 +38,14 @@ use crate::{
     stream::Streams,
 };
 
-/// Limit of open connections; further ones wait to be accepted.
+/// Limit of open connections; for a further one, another is closed.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Connections that may wait to be accepted; `net.core.somaxconn` may allow fewer.
+const BACKLOG: u32 = 4096;
+
+/// Wait after a failed accept, as when no file descriptor is free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Lifetime of a connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(30);
@@ -71,8 +80,12 @@ struct Pages {
 
 impl MetricsListener {
     /// Binds an address; port 0 picks a free one.
-    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        TcpListener::bind(address).await.map(Self)
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A restarted server can bind its port while old connections are in TIME_WAIT.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG).map(Self)
     }
 
     /// Returns the URL to scrape.
@@ -92,27 +105,33 @@ impl MetricsListener {
     ) -> Infallible {
         let sources = Sources { prometheus, cpu, shutdown, status: StatusSource::new(streams) };
         let pages = Arc::new(Pages { sources, last: Mutex::default() });
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Places::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {
-            // The semaphore is never closed.
-            let permit = Arc::clone(&permits).acquire_owned().await;
             while connections.try_join_next().is_some() {}
             let Ok((stream, _)) = self.0.accept().await else {
-                // Most likely out of descriptors: wait until some are closed.
-                time::sleep(Duration::from_millis(50)).await;
+                // Most likely out of descriptors: one of this address may be needed here, too.
+                places.close_one();
+                time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let pages = Arc::clone(&pages);
+            let (pages, place) = (Arc::clone(&pages), places.take());
             connections.spawn(async move {
-                let service = service_fn(async |request| Ok::<_, Infallible>(answer(&request, &pages).await));
+                let service = service_fn(async |request| {
+                    let _answering = place.answering();
+                    Ok::<_, Infallible>(answer(&request, &pages).await)
+                });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIME)
                     .serve_connection(TokioIo::new(stream), service);
                 // An error means that the client disconnected or timed out.
-                let _ = time::timeout(CONNECTION_TIME, connection).await;
-                drop(permit);
+                tokio::select! {
+                    // A request that has arrived is answered before its place is taken.
+                    biased;
+                    _ = time::timeout(CONNECTION_TIME, connection) => {}
+                    () = place.is_taken() => {}
+                }
             });
         }
     }

@@ -67,8 +67,8 @@ impl TicketKey {
         ticket.starts_with(MAGIC)
     }
 
-    /// Signs a ticket for a caller; its lifetime starts now.
-    pub fn sign(&self, ticket: &[u8], caller: &str) -> Vec<u8> {
+    /// Signs a ticket for a caller; its lifetime starts now. Returns its expiry in Unix seconds, too.
+    pub fn sign(&self, ticket: &[u8], caller: &str) -> (Vec<u8>, u64) {
         let expiry = unix_seconds().saturating_add(self.lifetime.as_secs());
         let mut body = expiry.to_le_bytes().to_vec();
         // A principal's name is short.
@@ -76,7 +76,7 @@ impl TicketKey {
         body.extend(caller.as_bytes());
         body.extend(ticket);
         let tag = hmac::sign(&self.key, &[MAGIC, &body].concat());
-        [MAGIC, tag.as_ref(), &body].concat()
+        ([MAGIC, tag.as_ref(), &body].concat(), expiry)
     }
 
     /// Verifies a signed ticket and returns its content.

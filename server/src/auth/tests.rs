@@ -153,7 +153,7 @@ fn streams_and_calls_are_limited_with_a_time_to_retry() {
 #[test]
 fn a_ticket_is_bound_to_its_caller_content_and_lifetime() {
     let key = TicketKey::new(&[7; 32], Duration::from_mins(1));
-    let signed = key.sign(b"FBT1 anything", "trainer");
+    let (signed, _) = key.sign(b"FBT1 anything", "trainer");
     assert_eq!(key.open(&signed, "trainer").unwrap(), b"FBT1 anything");
     assert_eq!(key.open(&signed, "trainer2"), Err(TicketFault::Another));
     assert_eq!(TicketKey::new(&[8; 32], Duration::from_mins(1)).open(&signed, "trainer"), Err(TicketFault::Foreign));
@@ -165,7 +165,7 @@ fn a_ticket_is_bound_to_its_caller_content_and_lifetime() {
     }
     assert_eq!(key.open(b"FBT1 anything", "trainer"), Err(TicketFault::Foreign));
     let short = TicketKey::new(&[7; 32], Duration::ZERO);
-    let old = short.sign(b"x", "a");
+    let (old, _) = short.sign(b"x", "a");
     thread::sleep(Duration::from_millis(2100));
     assert!(matches!(short.open(&old, "a"), Err(TicketFault::Expired { seconds: 1.. })));
 }

@@ -286,8 +286,15 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections_max: u32,
 
+    /// The same for the connections from one address, or from one /64 network of IPv6; 0: seven eighths of
+    /// --connections-max, so that no client can fill all places, and a proxy can use most of them.
+    #[arg(long, env = "FOREBAY_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value_t = 0)]
+    pub(super) connections_per_address: u32,
+
     /// Seconds in which a client must complete the TLS handshake and the HTTP/2 preface, and in which the request of
-    /// each of its calls must arrive.
+    /// each of its calls must arrive. Longer messages of an exchange have a second more for each MiB. Where calls need
+    /// credentials, a connection without an authenticated call in this time is closed. A client that reads nothing of an
+    /// answer to GetFlightInfo for as long gets no more of it.
     #[arg(long, env = "FOREBAY_HANDSHAKE_SECONDS", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) handshake_seconds: u64,

@@ -108,9 +108,11 @@ pub struct Config {
     pub stream_idle: Duration,
     /// Limit of open connections.
     pub connections_max: usize,
+    /// Limit of open connections from one address.
+    pub connections_per_address: usize,
     /// Bytes of a received gRPC message.
     pub message_bytes_max: usize,
-    /// Time in which a client must complete its handshake, and a request must arrive.
+    /// Time in which a client must complete its handshake and make an authenticated call, and a request must arrive.
     pub handshake: Duration,
     /// Limits of requests.
     pub requests: RequestLimits,
@@ -162,7 +164,7 @@ impl Flags {
         let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
         let advertise = problems.each(self.advertise.iter().cloned().map(replica));
         let metrics_listen = problems.one(metrics_address(&self.metrics_listen, metrics_public));
-        let requests = self.request_limits();
+        let (requests, connections_per_address) = (self.request_limits(), self.connections_per_address());
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
         let (
             Some(access),
@@ -209,6 +211,7 @@ impl Flags {
             stream_pause: Duration::from_secs(self.stream_pause_seconds),
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
+            connections_per_address,
             message_bytes_max: self.message_bytes_max.0 as usize,
             handshake: Duration::from_secs(self.handshake_seconds),
             requests,
@@ -232,6 +235,14 @@ impl Flags {
             inline_plan_bytes: self.state_inline_bytes.0,
             result_bytes: self.state_result_bytes.0,
             unused: Duration::from_secs(self.state_unused_days * DAY_SECONDS),
+        }
+    }
+
+    /// The limit of an address: by default a share of all connections.
+    fn connections_per_address(&self) -> usize {
+        match self.connections_per_address {
+            0 => (self.connections_max - self.connections_max / 8) as usize,
+            count => count as usize,
         }
     }
 

@@ -172,7 +172,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     let metrics_listener = match config.metrics_listen {
         None => None,
         Some(address) => {
-            let bound = MetricsListener::bind(address).await;
+            let bound = MetricsListener::bind(address);
             Some(bound.map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })?)
         }
     };
@@ -186,7 +186,8 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     let reloader = Reloader { streams: Arc::clone(&streams), views, cpu: cpu.clone(), auth, tls, values };
     let (shown, tidied) = (Arc::clone(&streams), Arc::clone(&streams));
     let service = Service::new(streams, cpu.clone(), watch.clone(), config.advertise);
-    let message_limits = MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake };
+    let message_limits =
+        MessageLimits { bytes_max: config.message_bytes_max, arrival: config.handshake, idle: config.stream_idle };
     let service = service.with_access(access).with_limits(config.requests, message_limits);
     let settings = ServeSettings {
         connection_age: config.connection_age,
@@ -194,6 +195,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
         keepalive: config.keepalive,
         handshake: config.handshake,
         connections_max: config.connections_max,
+        connections_per_address: config.connections_per_address,
         reflection: config.reflection,
     };
     let pages = async || -> Infallible {

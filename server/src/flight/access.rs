@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use arrow_flight::Ticket;
+use arrow_flight::{FlightEndpoint, Ticket};
 use bytes::Bytes;
 use forebay_proto::v1::{self, Reason};
 use hyper::{HeaderMap, header};
+use prost_types::Timestamp;
 use tonic::Status;
 
 use super::status;
@@ -39,6 +40,11 @@ impl Access {
         Self { auth, admission }
     }
 
+    /// Whether calls need credentials.
+    pub(super) fn requires_credentials(&self) -> bool {
+        self.auth.is_on()
+    }
+
     /// Authenticates a call by its headers and its connection.
     pub(super) fn caller(&self, headers: &HeaderMap, peer: &Peer) -> Result<Caller, AccessError> {
         let authorization = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
@@ -64,8 +70,20 @@ impl Access {
     /// The ticket as it is sent to the caller: signed, if callers are authenticated.
     pub(super) fn sign(&self, ticket: Ticket, caller: &Caller) -> Ticket {
         match self.auth.ticket_key() {
-            Some(key) => Ticket { ticket: key.sign(&ticket.ticket, caller.name()).into() },
+            Some(key) => Ticket { ticket: key.sign(&ticket.ticket, caller.name()).0.into() },
             None => ticket,
+        }
+    }
+
+    /// An endpoint with the ticket as it is sent to the caller, and the time at which that expires.
+    pub(super) fn endpoint(&self, ticket: Ticket, caller: &Caller) -> FlightEndpoint {
+        let Some(key) = self.auth.ticket_key() else { return FlightEndpoint::new().with_ticket(ticket) };
+        let (signed, expiry) = key.sign(&ticket.ticket, caller.name());
+        let endpoint = FlightEndpoint::new().with_ticket(Ticket { ticket: signed.into() });
+        match i64::try_from(expiry) {
+            Ok(seconds) => endpoint.with_expiration_time(Timestamp { seconds, nanos: 0 }),
+            // Longer than any clock.
+            Err(_) => endpoint,
         }
     }
 

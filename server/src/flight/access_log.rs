@@ -2,7 +2,7 @@
 //!
 //! The router begins an entry and hands it to the body of the response, whose end or drop ends the call; the ring keeps
 //! it until it sends the status. The modules of `rpc` add what they learn from the request (`Call::note`). The log escapes
-//! control characters in texts of clients.
+//! control characters in texts of clients, and `refusal_sample` leaves out most lines of a client that is refused often.
 //!
 //! A line has the text of an error only if that has no value of a row and no text of the request, or at level debug.
 
@@ -24,7 +24,8 @@ use tracing::Level;
 use super::{
     call::{Call, name_of},
     call_facts::{CallFacts, truncated},
-    status,
+    call_memory::RequestMemory,
+    refusal_sample, status,
 };
 use crate::{
     auth::Peer,
@@ -51,6 +52,8 @@ pub(super) struct AccessEntry {
     running: Option<Registered>,
     /// Whom the body of the response works for.
     tenant: Tenant,
+    /// Released when the call has ended.
+    memory: Option<RequestMemory>,
 }
 
 /// How a call ended.
@@ -83,13 +86,18 @@ impl AccessEntry {
     /// Begins the entry of a call from a peer.
     pub(super) fn begin(call: Call, peer: &Peer, shutdown: ShutdownWatch) -> Self {
         call.note(|facts| facts.peer = peer.to_string());
-        Self { call, shutdown, bytes: 0, end: None, running: None, tenant: Tenant::current() }
+        Self { call, shutdown, bytes: 0, end: None, running: None, tenant: Tenant::current(), memory: None }
     }
 
     /// Registers the call with the drain; false if the server accepts no new calls.
     pub(super) fn register(&mut self) -> bool {
         self.running = self.shutdown.call();
         self.running.is_some()
+    }
+
+    /// Keeps the memory of the call's request until the call ends.
+    pub(super) fn keep(&mut self, memory: RequestMemory) {
+        self.memory = Some(memory);
     }
 
     /// The response, whose end ends the call.
@@ -120,6 +128,11 @@ impl AccessEntry {
     }
 
     fn write(&self, end: &CallEnd, facts: &CallFacts) {
+        // A stream that was interrupted is no refusal.
+        let is_refused = end.error.is_some() && facts.batches.is_none();
+        if is_refused && !refusal_sample::admits(facts.source()) {
+            return;
+        }
         let _in_call = self.call.span.enter();
         let method = self.call.method;
         let call = facts.action.map_or_else(|| method.to_owned(), |action| format!("{method}/{action}"));

@@ -57,6 +57,14 @@ impl Default for CallFacts {
 }
 
 impl CallFacts {
+    /// Who makes the call: a principal, or the address of any other client.
+    pub(super) fn source(&self) -> &str {
+        match &*self.principal_label {
+            ANONYMOUS | UNKNOWN => self.peer.rsplit_once(':').map_or(&*self.peer, |(address, _port)| address),
+            principal => principal,
+        }
+    }
+
     /// Sets the caller.
     pub(super) fn set_caller(&mut self, caller: &Caller) {
         self.principal = if caller.is_authenticated() { Arc::clone(caller.name()) } else { ANONYMOUS.into() };
@@ -120,6 +128,10 @@ mod tests {
         assert_eq!(facts.dataset.as_ref().map(|name| name.chars().count()), Some(NAME_LENGTH_MAX + 1));
         facts.set_request(&v1::StreamRequest { dataset: "flights".to_owned(), ..v1::StreamRequest::default() });
         assert_eq!((facts.dataset.as_deref(), facts.plan_id.as_deref()), (Some("flights"), None));
+        facts.peer = "[::1]:99".to_owned();
+        assert_eq!(facts.source(), "[::1]");
+        facts.set_principal(&"trainer".into());
+        assert_eq!(facts.source(), "trainer");
         facts.set_plan_id("p1");
         facts.set_plan_id("");
         assert_eq!(facts.plan_id.as_deref(), Some("p1"));

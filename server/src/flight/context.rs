@@ -7,7 +7,14 @@ use forebay_order::SOURCES_MAX;
 use forebay_proto::{Encoding, v1};
 use tonic::{Request, Status};
 
-use super::{access::Access, call::Call, limits, limits::MessageLimits, status};
+use super::{
+    access::Access,
+    call::Call,
+    call_memory::{CallBudget, CallReservation, RequestMemory},
+    limits,
+    limits::MessageLimits,
+    status,
+};
 use crate::{
     auth::Caller,
     cpu_pool::CpuPool,
@@ -20,6 +27,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Resources {
     pub streams: Arc<Streams>,
+    /// Memory of requests and answers.
+    pub calls: CallBudget,
     pub cpu: CpuPool,
     pub shutdown: ShutdownWatch,
     /// URLs of every replica, listed in the endpoints; empty: this server alone.
@@ -38,6 +47,8 @@ pub(super) struct CallContext {
     pub resources: Resources,
     pub caller: Caller,
     pub call: Call,
+    /// Memory of its request.
+    pub memory: RequestMemory,
 }
 
 impl CallContext {
@@ -45,7 +56,9 @@ impl CallContext {
     pub(super) fn of<T>(resources: &Resources, request: &Request<T>) -> Result<Self, Status> {
         let caller = resources.access.authenticated(request)?;
         let call = request.extensions().get::<Call>().cloned().unwrap_or_else(|| Call::new("other", None));
-        Ok(Self { resources: resources.clone(), caller, call })
+        let memory = request.extensions().get::<RequestMemory>().cloned();
+        let memory = memory.unwrap_or_else(|| resources.calls.request());
+        Ok(Self { resources: resources.clone(), caller, call, memory })
     }
 
     pub(super) fn streams(&self) -> &Arc<Streams> {
@@ -65,7 +78,7 @@ impl CallContext {
         &self,
         bytes: &Bytes,
     ) -> Result<(M, Encoding), Status> {
-        limits::check_bytes(&self.resources.limits, bytes.len())?;
+        self.check_decoded::<M>(bytes)?;
         let decoded = if bytes.len() <= SHORT_BYTES {
             forebay_proto::decode(bytes)
         } else {
@@ -74,6 +87,20 @@ impl CallContext {
             decoded.map_err(|error| status::of(&error.into()))?
         };
         decoded.map_err(|error| status::of_bytes(&error))
+    }
+
+    /// Reserves the memory of an info that is being written, before its encoded form is reserved.
+    pub(super) fn reserve_endpoints(&self, count: u64, ticket_bytes: u64) -> Result<CallReservation, Status> {
+        /// A `FlightEndpoint`, its metadata, and the signature of its ticket.
+        const ENDPOINT_BYTES: u64 = 512;
+        let bytes = count.saturating_mul(ticket_bytes.saturating_add(ENDPOINT_BYTES));
+        self.resources.calls.reserve(bytes)
+    }
+
+    /// Checks the length of an encoded message, and reserves the memory of its decoded form.
+    pub(super) fn check_decoded<M: forebay_proto::Message>(&self, bytes: &[u8]) -> Result<(), Status> {
+        limits::check_bytes(&self.resources.limits, bytes.len())?;
+        self.memory.decoded(forebay_proto::decoded_bytes::<M>(bytes))
     }
 
     /// Checks that the caller may read the sources of a computation and that its plan is within the limits.

@@ -11,19 +11,28 @@ use crate::{expr, plan::RequestLimits};
 /// The flag of [`RequestLimits::plan_operators_max`].
 const PLAN_OPERATORS_FLAG: &str = "--plan-operators-max";
 
+/// The lowest average rate at which a long message must arrive, and an answer must be read, in bytes per second.
+pub(super) const RATE_MIN: f64 = (1 << 20) as f64;
+
 /// Limits of gRPC messages.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageLimits {
     /// Bytes of a received message.
     pub bytes_max: usize,
-    /// Time in which a request must arrive completely.
+    /// Time in which a request must arrive completely, and in which a client must go on reading its answer.
     pub arrival: Duration,
+    /// The same for the messages of a call that answers with several.
+    pub idle: Duration,
 }
 
 impl Default for MessageLimits {
     /// The largest limits of any server.
     fn default() -> Self {
-        Self { bytes_max: 2 * forebay_proto::JSON_BYTES_MAX, arrival: Duration::from_secs(10) }
+        Self {
+            bytes_max: 2 * forebay_proto::JSON_BYTES_MAX,
+            arrival: Duration::from_secs(10),
+            idle: Duration::from_hours(6),
+        }
     }
 }
 

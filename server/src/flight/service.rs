@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     access::Access,
+    call_memory::CallBudget,
     context::{CallContext, Resources},
     limits::MessageLimits,
     rpc::{do_action, do_exchange, do_get, get_flight_info, get_schema, list_flights, unimplemented},
@@ -29,6 +30,7 @@ impl Service {
     /// A service that any caller may use, with the default limits.
     pub fn new(streams: Arc<Streams>, cpu: CpuPool, shutdown: ShutdownWatch, replicas: Vec<String>) -> Self {
         let resources = Resources {
+            calls: CallBudget::new(streams.budget()),
             streams,
             cpu,
             shutdown,
@@ -50,6 +52,11 @@ impl Service {
     #[must_use]
     pub fn with_limits(self, limits: RequestLimits, message_limits: MessageLimits) -> Self {
         Self { resources: Resources { limits, message_limits, ..self.resources } }
+    }
+
+    /// Whether calls need credentials.
+    pub(super) fn requires_credentials(&self) -> bool {
+        self.resources.access.requires_credentials()
     }
 
     pub(super) fn resources(&self) -> &Resources {

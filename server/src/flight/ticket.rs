@@ -31,6 +31,11 @@ pub(super) fn table(read: v1::TableRead) -> Ticket {
     write(v1::ticket::Read::Table(read))
 }
 
+/// The encoded message of a ticket.
+pub(super) fn message(ticket: &Ticket) -> &[u8] {
+    ticket.ticket.strip_prefix(MAGIC).unwrap_or(&ticket.ticket)
+}
+
 /// Reads a generated ticket, one in JSON, or a `TakeRequest` in JSON.
 pub(super) fn read(ticket: &Ticket) -> Result<v1::ticket::Read, Status> {
     let unknown = || {

@@ -23,6 +23,7 @@ mod explain;
 mod fit;
 mod flights;
 mod kept;
+mod pieces;
 mod plan_records;
 mod plan_store;
 mod replay;

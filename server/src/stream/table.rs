@@ -1,4 +1,5 @@
-//! The raw table: columns as stored, in file order, chunk by chunk. Row groups after the requested rows are not read.
+//! The raw table: columns as stored, in file order, in batches that any client accepts. Row groups after the requested rows
+//! are not read.
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -16,6 +17,7 @@ use super::{
         task::{BATCHES_AHEAD, Batch, BatchSender, FETCH_AHEAD, fetched_ahead},
     },
     error::StreamError,
+    pieces::pieces,
 };
 use crate::{
     catalog::Snapshot,
@@ -183,18 +185,27 @@ async fn send(
             if next_row <= taken.position {
                 continue;
             }
-            let data = reading.rows_of(&chunk, row_count - header.position)?;
-            header.rows = data.num_rows() as u64;
-            header.last = header.position + header.rows == *row_count;
-            let spent = mem::take(&mut times);
-            spent.record();
-            let start = Instant::now();
-            if sender.send(Ok(Batch { header, data, times: spent })).await.is_err() {
-                return Ok(());
+            let first_row = next_row - chunk.num_rows() as u64;
+            let rows = reading.rows_of(&chunk, row_count - first_row)?;
+            drop(chunk);
+            let mut position = first_row;
+            for data in environment.cpu.run(move || pieces(rows)).await? {
+                position += data.num_rows() as u64;
+                if position <= taken.position {
+                    continue;
+                }
+                header.rows = data.num_rows() as u64;
+                header.last = header.position + header.rows == *row_count;
+                let spent = mem::take(&mut times);
+                spent.record();
+                let start = Instant::now();
+                if sender.send(Ok(Batch { header, data, times: spent })).await.is_err() {
+                    return Ok(());
+                }
+                times.add_since(Stage::SendWait, start);
+                header.step += 1;
+                header.position += header.rows;
             }
-            times.add_since(Stage::SendWait, start);
-            header.step += 1;
-            header.position += header.rows;
             // The whole table is read to the end of its last row group, whose footer may declare too few rows.
             if header.position == *row_count && *row_count < snapshot.row_count() {
                 return Ok(());

@@ -102,6 +102,26 @@ def refusals(daemon: Daemon) -> dict[tuple[str, str], float]:
     return {key: count for key, count in counts.items() if count}
 
 
+def test_a_flood_of_refusals_is_counted_and_not_logged_line_by_line(start: Start, secured: tuple[str, ...]):
+    daemon = start(*secured)
+    with grpc.insecure_channel(daemon.url.removeprefix("grpc://")) as channel:
+        call = channel.unary_unary("/arrow.flight.protocol.FlightService/GetFlightInfo")
+        for answer in [call.future(b"", timeout=20) for _ in range(1000)]:
+            assert answer.code() == grpc.StatusCode.UNAUTHENTICATED
+    with fl.connect(daemon.url) as client:
+        list(client.list_flights(options=options("after", TOKEN)))
+    assert line_of(daemon, "after")["principal"] == "trainer"
+    assert refusals(daemon)["UNAUTHENTICATED", "unknown"] == 1000
+    # A hundred in an interval of ten seconds.
+    lines = [line for line in access_lines(daemon) if line["fields"].get("reason") == "UNAUTHENTICATED"]
+    assert 100 <= len(lines) <= 500
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.end() == 0
+    left_out = [line["fields"] for line in access_lines(daemon) if "count" in line["fields"]]
+    assert {line["source"] for line in left_out} == {"127.0.0.1"}
+    assert sum(line["count"] for line in left_out) == 1000 - len(lines)
+
+
 def test_every_call_is_one_line_with_its_facts_as_numbers(start: Start):
     daemon = start()
     with fl.connect(daemon.url) as client:

@@ -53,6 +53,7 @@ OPTIONS = [
     "streams-per-client",
     "stream-idle-seconds",
     "connections-max",
+    "connections-per-address",
     "handshake-seconds",
     "message-bytes-max",
     "plan-bytes-max",

@@ -178,3 +178,22 @@ def test_total_records_and_order_of_files(raw: Server, written: pa.Table):
         for info in client.list_flights():
             assert info.total_records == ROWS
         assert raw_table(client, name_of("zstd", "2.0", False))["no nulls"].to_pylist() == list(range(ROWS))
+
+
+def test_batches_fit_the_messages_of_any_client(serve: Serve, tmp_path: Path):
+    """Clients of other languages accept 4 MiB. Only a row that is larger travels in a larger message."""
+    rows, large = 20_000, 5_000_000
+    texts = [f"{row:05}" * 100 for row in range(rows)]
+    texts[7000] = "x" * large
+    lists = pa.array([[float(row)] * 50 for row in range(rows)])
+    table = pa.table({"text": texts, "list": lists, "number": np.arange(rows, dtype=np.float64)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    server = serve(wide=tmp_path)
+    with fl.connect(server.url) as client:
+        reader = client.do_get(client.get_flight_info(fl.FlightDescriptor.for_path("wide")).endpoints[0].ticket)
+        chunks = [chunk.data for chunk in reader]
+    assert pa.Table.from_batches(chunks) == table
+    sizes = [chunk.get_total_buffer_size() for chunk in chunks]
+    assert sorted(sizes)[-2] < 3 << 20
+    assert next(chunk.num_rows for chunk, size in zip(chunks, sizes, strict=True) if size > large) == 1
+    assert len(chunks) < 40

@@ -214,6 +214,7 @@ HELLOS: dict[str, tuple[bytes, int, str]] = {
     "other version": (framed(b'{"version": 2}'), 12, "UNIMPLEMENTED: ring: version 2"),
     "no ticket": (framed(b'{"version": 1}'), 3, "ticket"),
     "too large": (b"FBR1\xff\xff\xff\xff", 8, "--message-bytes-max"),
+    "too large for a ring": (b"FBR1\x00\x00\x10\0" + bytes(100_000), 8, "use Flight"),
     "bad header": (framed(b'{"version": 1, "headers": {"a b": ""}}'), 3, "characters that headers cannot have"),
 }
 
@@ -314,6 +315,21 @@ def test_new_calls_are_refused_during_a_drain(start: Start):
         assert "draining" in end["message"]
         assert len(running.until_end()[0]) == BATCHES
     assert daemon.end(seconds=10) == 0
+
+
+def test_a_server_that_ends_leaves_the_sockets_of_its_successor(start: Start, tmp_path: Path):
+    first = start()
+    for path in (tmp_path / "s", tmp_path / "s.ring"):
+        path.unlink()
+    second = start()
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end() == 0
+    with BareRing(ring_of(second.url)) as ring:
+        ring.hello(ticket(second))
+        assert len(ring.until_end()[0]) == BATCHES
+    second.process.send_signal(signal.SIGTERM)
+    assert second.end() == 0
+    assert list(tmp_path.glob("s*")) == []
 
 
 def test_the_socket_is_bound_and_removed_with_the_servers(start: Start, tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import re
 import time
@@ -103,6 +104,16 @@ def test_every_call_requires_a_token(client: fl.FlightClient):
     assert [info.descriptor.path for info in client.list_flights(b"", bearer(TRAINER))] == [[b"numbers"]]
     granted = [info.descriptor.path[0] for info in client.list_flights(b"", bearer(ADMIN))]
     assert sorted(granted) == [b"hidden", b"numbers", b"secret"]
+
+
+def test_endpoints_say_when_their_tickets_expire(client: fl.FlightClient):
+    for descriptor in (fl.FlightDescriptor.for_path("numbers"), request("numbers", world_size=2), table("numbers")):
+        before = dt.datetime.now(dt.timezone.utc).replace(microsecond=0)
+        infos = client.get_flight_info(descriptor, bearer(TRAINER)).endpoints
+        times = [pa.scalar(info.expiration_time).cast(pa.timestamp("us", "UTC")).as_py() for info in infos]
+        hour = dt.timedelta(seconds=3600)
+        assert times
+        assert all(before + hour <= time <= dt.datetime.now(dt.timezone.utc) + hour for time in times)
 
 
 def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.FlightClient):

@@ -164,7 +164,8 @@ impl Replica {
             let (stream, peer) = listener.accept().await?;
             self.journal.note(format_args!("{} accepts {peer}", self.name()));
             let stream = lingering(Wire::new(stream, self.portion_bytes, &mut self.wires.borrow_mut()));
-            Ok(future::ready(Ok((stream, Peer { address: Some(peer), certificate: None }))))
+            let opened = future::ready(Ok((stream, Peer { address: Some(peer), certificate: None })));
+            Ok((Some(peer.ip()), opened))
         };
         let settings =
             ConnectionSettings { sending_bytes: SENDING_BYTES, keepalive: KEEPALIVE, ..ConnectionSettings::default() };

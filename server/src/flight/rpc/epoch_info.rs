@@ -31,8 +31,7 @@ pub(super) fn epoch_info(
 
 /// An endpoint at every replica.
 pub(super) fn endpoint(context: &CallContext, ticket: Ticket, about: Vec<u8>) -> FlightEndpoint {
-    let ticket = context.access().sign(ticket, &context.caller);
-    let endpoint = FlightEndpoint::new().with_ticket(ticket).with_app_metadata(about);
+    let endpoint = context.access().endpoint(ticket, &context.caller).with_app_metadata(about);
     let replicas = context.resources.replicas.iter();
     replicas.fold(endpoint, |endpoint, url| endpoint.with_location(url.as_str()))
 }

@@ -74,6 +74,7 @@ fn stream_info(
         );
         return Err(status::refusal(v1::Reason::Limit, &message));
     }
+    let _writing = context.reserve_endpoints(world_size, ticket_bytes)?;
     for rank in 0..world_size {
         let share = epoch.share(rank);
         let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };

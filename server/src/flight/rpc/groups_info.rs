@@ -5,6 +5,7 @@ use forebay_proto::{
     Encoding,
     v1::{self, group_key::Key},
 };
+use prost::Message as _;
 use serde_json::Value;
 use tonic::Status;
 
@@ -36,6 +37,7 @@ fn write(
     encoding: Encoding,
 ) -> Result<FlightInfo, Status> {
     let mut request = groups.shared().ticket_request(message);
+    let _writing = context.reserve_endpoints(groups.groups().count() as u64, request.encoded_len() as u64)?;
     let (mut rows, mut steps, mut endpoints) = (0_u64, 0, Vec::new());
     for (about, key) in groups.groups() {
         rows = rows.saturating_add(about.rows);

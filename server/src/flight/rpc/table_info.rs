@@ -1,7 +1,7 @@
 //! `FlightInfo` of raw tables, which `ListFlights` and `GetFlightInfo` return.
 
 use arrow::{datatypes::Schema, error::ArrowError};
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
+use arrow_flight::{FlightDescriptor, FlightInfo};
 use forebay_proto::{
     Encoding,
     v1::{self, Reason},
@@ -29,7 +29,7 @@ pub(super) fn table_info(context: &CallContext, table: &RawTable, encoding: Enco
     };
     let bytes = if rows.is_part() { -1 } else { signed(snapshot.byte_count()) };
     let ticket = ticket::table(table.read());
-    let endpoint = FlightEndpoint::new().with_ticket(context.access().sign(ticket, &context.caller));
+    let endpoint = context.access().endpoint(ticket, &context.caller);
     let info = FlightInfo::new()
         .try_with_schema(&table.schema())
         .map_err(|error| arrow_status(&error))?

@@ -1,6 +1,6 @@
 //! Accepts connections until the server has drained, each in a task.
 
-use std::{io, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
 use tokio::{task::JoinSet, time};
 
@@ -10,12 +10,12 @@ use crate::shutdown::{Phase, ShutdownWatch};
 /// Pause after a failed accept, as when no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves every connection that `accept` returns, until the server has drained.
+/// Serves every connection that `accept` returns with its address, until the server has drained.
 ///
 /// `accept` owns the listener, which stays open during the drain: a client that connects then learns that it should use
 /// another replica, where a refused connection could mean a crash or a wrong address.
 pub(super) async fn accept_connections<Accepted, Serving>(
-    accept: impl AsyncFn() -> io::Result<Accepted>,
+    accept: impl AsyncFn() -> io::Result<(Option<IpAddr>, Accepted)>,
     permits: &ConnectionPermits,
     shutdown: &ShutdownWatch,
     serve: impl Fn(Accepted, ConnectionPermit) -> Serving,
@@ -31,8 +31,8 @@ pub(super) async fn accept_connections<Accepted, Serving>(
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok(accepted) => {
-                if let Some(permit) = permits.acquire() {
+            Ok((address, accepted)) => {
+                if let Some(permit) = permits.acquire(address) {
                     connections.spawn(serve(accepted, permit));
                 }
             }

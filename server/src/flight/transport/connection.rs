@@ -8,6 +8,7 @@ use std::{
     future,
     hash::{BuildHasher, RandomState},
     io,
+    net::IpAddr,
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -20,9 +21,11 @@ use tokio::{
     sync::Semaphore,
     time,
 };
+use tonic::Status;
 
 use super::{
     accept::accept_connections,
+    first_call::FirstCall,
     goaway::with_goaway,
     permits::{ConnectionPermit, ConnectionPermits, REJECTED_TIME},
     preface_timeout::counting,
@@ -57,7 +60,9 @@ pub struct ConnectionSettings {
     pub keepalive: Duration,
     /// Time for the TLS handshake, and for the HTTP/2 preface.
     pub handshake: Duration,
-    /// Limit of open connections, shared by all listeners.
+    /// Time for the first authenticated call; zero: calls need no credentials.
+    pub first_call: Duration,
+    /// Limits of open connections, shared by all listeners.
     pub permits: ConnectionPermits,
 }
 
@@ -70,21 +75,22 @@ impl Default for ConnectionSettings {
             grace: Duration::ZERO,
             keepalive: Duration::ZERO,
             handshake: Duration::from_secs(10),
-            permits: ConnectionPermits::new(Semaphore::MAX_PERMITS),
+            first_call: Duration::ZERO,
+            permits: ConnectionPermits::new(Semaphore::MAX_PERMITS, usize::MAX),
         }
     }
 }
 
 /// The response to a call on a connection over the limit.
 fn rejection(
-    permits: &ConnectionPermits,
+    status: &Status,
     request: &Request<Incoming>,
     peer: &Peer,
     shutdown: ShutdownWatch,
 ) -> Response<tonic::body::Body> {
     let call = Call::of(request);
     let entry = AccessEntry::begin(call.clone(), peer, shutdown);
-    let mut response = call.error(&permits.rejection()).into_http();
+    let mut response = call.error(status).into_http();
     metrics::request(call.method, code_name(&response));
     call.add_id(&mut response);
     entry.until_end_of(response)
@@ -92,11 +98,11 @@ fn rejection(
 
 /// Answers the calls of every connection that `accept` returns, until the server has drained.
 ///
-/// `accept` returns a future that performs the handshake, which delays no other connection. Each call carries its
-/// `Arc<Peer>`.
+/// `accept` returns the client's address, and a future that performs the handshake, which delays no other connection. Each
+/// call carries its `Arc<Peer>`.
 pub async fn serve_connections<S, Opening, Answered>(
     answer: impl Fn(Request<Incoming>) -> Answered + Clone + Send + 'static,
-    accept: impl AsyncFn() -> io::Result<Opening>,
+    accept: impl AsyncFn() -> io::Result<(Option<IpAddr>, Opening)>,
     settings: ConnectionSettings,
     shutdown: &ShutdownWatch,
 ) where
@@ -143,9 +149,9 @@ async fn serve_connection<S, Answered>(
             return;
         }
     };
-    if permit.is_rejected() {
-        let reject = service_fn(move |call| {
-            let rejection = rejection(&settings.permits, &call, &peer, shutdown.clone());
+    if let Some(status) = permit.rejection() {
+        let reject = service_fn(|call| {
+            let rejection = rejection(status, &call, &peer, shutdown.clone());
             future::ready(Ok::<_, Infallible>(rejection))
         });
         let _ = time::timeout(REJECTED_TIME, http.serve_connection(TokioIo::new(stream), reject)).await;
@@ -153,9 +159,11 @@ async fn serve_connection<S, Answered>(
     }
     let mut registered = shutdown.connection();
     let (stream, received) = counting(with_goaway(stream, shutdown.clone()));
-    let peer = Arc::new(peer);
+    let (peer, first_call) = (Arc::new(peer), FirstCall::default());
+    let noted = first_call.clone();
     let service = service_fn(move |mut call: Request<Incoming>| {
         call.extensions_mut().insert(Arc::clone(&peer));
+        call.extensions_mut().insert(noted.clone());
         answer(call)
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -178,6 +186,15 @@ async fn serve_connection<S, Answered>(
         () = drained => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = first_call.is_missing(settings.first_call) => {
+            // A client that connects early and calls later is to open another connection.
+            connection.as_mut().graceful_shutdown();
+            let Ok(ended) = time::timeout(REJECTED_TIME, connection).await else {
+                tracing::debug!("connection closed: no authenticated call");
+                return;
+            };
+            ended
         }
         () = aged(settings.age_max) => {
             connection.as_mut().graceful_shutdown();

@@ -1,15 +1,19 @@
 //! Connections: listeners, TLS, HTTP/2 with its limits and timeouts, the ring, and the router of calls.
 
 mod accept;
+mod answer_body;
 mod authority;
 mod connection;
+mod field_count;
+mod first_call;
 mod goaway;
 mod intercept;
 mod linger;
+mod message_bounds;
 mod permits;
 mod preface_timeout;
+mod received_body;
 mod reflection;
-mod request_timeout;
 #[cfg(target_os = "linux")]
 mod rings;
 mod router;

@@ -12,7 +12,12 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthService};
 use tonic_prost::ProstDecoder;
 use tracing::Instrument;
 
-use super::{reflection::Reflection, request_timeout::RequestTimeout};
+use super::{
+    answer_body::{AnswerBody, ReadingTime},
+    first_call::FirstCall,
+    received_body::ReceivedBody,
+    reflection::Reflection,
+};
 use crate::{
     auth::{Caller, Peer},
     flight::{
@@ -32,8 +37,16 @@ pub(super) const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 /// The refusal of a call while the server drains.
 const DRAINING: &str = "draining: resume at another replica, or here after its restart";
 
-/// Calls whose request may take any time.
-const STREAMING: [&str; 3] = ["DoExchange", "DoPut", "Handshake"];
+/// Calls whose client may wait between the messages of its request.
+const STREAMING: [&str; 3] = [DO_EXCHANGE, "DoPut", "Handshake"];
+
+const DO_EXCHANGE: &str = "DoExchange";
+
+/// The field of an exchange's messages, `FlightData`, that holds a descriptor.
+const DESCRIPTOR: u64 = 1;
+
+/// Calls that answer with one message.
+const UNARY: [&str; 3] = ["GetFlightInfo", "GetSchema", "PollFlightInfo"];
 
 /// The body of a request: hyper's, or one in memory.
 pub trait CallBody: RequestBody<Data = Bytes, Error: Into<StdError> + Display + Send> + Unpin + Send + 'static {}
@@ -102,8 +115,10 @@ impl Router {
     ) -> Result<Messages, Status> {
         let opening = async {
             let context = self.context(headers, call, peer, entry)?;
-            let messages = entry.tenant().scope(do_get::messages(&context, ticket)).await;
-            messages.map_err(|status| call.error(&status))
+            context.memory.arrived(ticket.ticket.len() as u64)?;
+            let opened = entry.tenant().scope(do_get::messages(&context, ticket)).await;
+            context.memory.release();
+            opened.map_err(|status| call.error(&status))
         };
         let opened = opening.instrument(call.span.clone()).await;
         let code = opened.as_ref().map_or_else(|status| name_of(status.code()), |_| name_of(Code::Ok));
@@ -129,12 +144,19 @@ impl Router {
     ) -> Result<Response<Body>, Infallible> {
         if call.is_health_check {
             call.note(|facts| facts.set_caller(&Caller::anyone()));
-            return self.health.call(request).await;
+            let (limits, memory) = (self.resources.message_limits, self.resources.calls.unauthenticated_request());
+            return self.health.call(request.map(|body| ReceivedBody::whole(body, &limits, memory).small())).await;
         }
         match self.context(request.headers(), call, peer, entry) {
             Ok(context) => {
+                if let Some(first) = request.extensions().get::<FirstCall>() {
+                    first.arrived();
+                }
+                // The message may outlive its handler, in the task of a fit.
+                entry.keep(context.memory.clone());
                 request.extensions_mut().insert(context.caller.clone());
                 request.extensions_mut().insert(call.clone());
+                request.extensions_mut().insert(context.memory.clone());
                 entry.tenant().scope(self.route(request, context)).await
             }
             Err(refused) => Ok(refused.into_http()),
@@ -160,7 +182,8 @@ impl Router {
         if !entry.register() {
             return Err(call.error(&status::refusal(Reason::ShuttingDown, DRAINING)));
         }
-        Ok(CallContext { resources: self.resources.clone(), caller, call: call.clone() })
+        let memory = self.resources.calls.request();
+        Ok(CallContext { resources: self.resources.clone(), caller, call: call.clone(), memory })
     }
 
     async fn route(
@@ -168,28 +191,41 @@ impl Router {
         request: Request<impl CallBody>,
         context: CallContext,
     ) -> Result<Response<Body>, Infallible> {
-        let limits = self.resources.message_limits;
-        let path = request.uri().path();
+        let (limits, memory) = (self.resources.message_limits, context.memory.clone());
+        let (path, call) = (request.uri().path(), context.call.clone());
         if path == DO_GET {
-            let body = RequestTimeout::new(request.into_body(), limits.arrival);
+            let body = ReceivedBody::whole(request.into_body(), &limits, memory);
             let messages = match read_ticket(body, limits.bytes_max).await {
                 Ok(ticket) => do_get::messages(&context, &ticket).await,
                 Err(status) => Err(status),
             };
+            // The stream does not use the ticket's message.
+            context.memory.release();
             return Ok(messages.map_or_else(|status| context.call.error(&status).into_http(), wire::response));
         }
         if let Some(handler) = self.reflection.as_ref().and_then(|reflection| reflection.handler(path)) {
-            return handler(request.map(Body::new)).await;
+            let received = |body| ReceivedBody::stream(body, &limits, memory, None).small();
+            return handler(request.map(|body| Body::new(received(body)))).await;
         }
-        if STREAMING.contains(&context.call.method) {
-            return self.flight.call(request).await;
-        }
-        self.flight.call(request.map(|body| RequestTimeout::new(body, limits.arrival))).await
+        let response = if STREAMING.contains(&call.method) {
+            let nested = (call.method == DO_EXCHANGE).then_some(DESCRIPTOR);
+            self.flight.call(request.map(|body| ReceivedBody::stream(body, &limits, memory, nested))).await
+        } else {
+            self.flight.call(request.map(|body| ReceivedBody::whole(body, &limits, memory))).await
+        };
+        let reading = match call.method {
+            // The exchange reserves its outputs, and reads no more of its client before they are sent.
+            DO_EXCHANGE => None,
+            method if UNARY.contains(&method) => Some(ReadingTime::Rate(limits.arrival)),
+            _ => Some(ReadingTime::Idle(limits.idle)),
+        };
+        let calls = self.resources.calls;
+        response.map(|response| response.map(|body| Body::new(AnswerBody::new(body, call, calls, reading))))
     }
 }
 
 /// The one message of the request.
-async fn read_ticket(body: RequestTimeout<impl CallBody>, bytes_max: usize) -> Result<Ticket, Status> {
+async fn read_ticket(body: ReceivedBody<impl CallBody>, bytes_max: usize) -> Result<Ticket, Status> {
     let decoder = ProstDecoder::<Ticket>::new(BufferSettings::default());
     let mut messages = Streaming::new_request(decoder, body, None, Some(bytes_max));
     let ticket = messages.message().await.map_err(|status| match status.code() {

@@ -3,7 +3,7 @@
 use std::{
     future, io,
     net::SocketAddr,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     auth::{Peer, Tls},
-    flight::service::Service,
+    flight::{refusal_sample, service::Service},
     shutdown::{Phase, ShutdownWatch},
     stream::SENDING_BYTES,
 };
@@ -60,9 +60,13 @@ pub enum Listener {
     Ring(UnixListener, SocketFile),
 }
 
-/// The file of a Unix socket; dropping it removes it.
+/// The file of a Unix socket. Dropping it removes the file, unless the path has another one by then.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode; none if they could not be read.
+    identity: Option<(u64, u64)>,
+}
 
 /// Settings of the connections and calls.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +77,12 @@ pub struct ServeSettings {
     pub connection_grace: Duration,
     /// Idle time before a keepalive ping; zero: none.
     pub keepalive: Duration,
-    /// Time for the TLS handshake, and for the HTTP/2 preface.
+    /// Time for the TLS handshake, for the HTTP/2 preface, and where calls need credentials, for the first of them.
     pub handshake: Duration,
     /// Limit of open connections.
     pub connections_max: usize,
+    /// Limit of open connections from one address.
+    pub connections_per_address: usize,
     /// Whether gRPC reflection is enabled.
     pub reflection: bool,
 }
@@ -118,9 +124,9 @@ impl Listener {
                 let address = listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string());
                 format!("listening on {scheme}://{address}")
             }
-            Self::Unix(_, SocketFile(path)) => format!("listening on grpc+unix://{}", path.display()),
+            Self::Unix(_, file) => format!("listening on grpc+unix://{}", file.path.display()),
             #[cfg(target_os = "linux")]
-            Self::Ring(_, SocketFile(path)) => format!("ring on {}", path.display()),
+            Self::Ring(_, file) => format!("ring on {}", file.path.display()),
         }
     }
 }
@@ -136,14 +142,30 @@ fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
     if is_socket && is_stale() {
         std::fs::remove_file(path).map_err(error)?;
     }
-    UnixListener::bind(path).map(|listener| (listener, SocketFile(path.to_owned()))).map_err(error)
+    UnixListener::bind(path).map(|listener| (listener, SocketFile::new(path))).map_err(error)
+}
+
+// === impl SocketFile ===
+
+impl SocketFile {
+    /// The file that was just bound.
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: identity(path) }
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // The file may have been removed already.
-        let _ = std::fs::remove_file(&self.0);
+        // Another server may have been started at this path after the file was removed.
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Device and inode of the file at a path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Serves on all listeners until the server has drained: new calls are refused from the beginning of the drain.
@@ -159,6 +181,7 @@ pub async fn serve(
         reporter.set_service_status(name, ServingStatus::Serving).await;
     }
     let reflection = settings.reflection.then(Reflection::new).transpose()?;
+    let first_call = if service.requires_credentials() { settings.handshake } else { Duration::ZERO };
     let router = Router::new(service, health, reflection);
     let connections = ConnectionSettings {
         sending_bytes: SENDING_BYTES,
@@ -166,7 +189,8 @@ pub async fn serve(
         grace: settings.connection_grace,
         keepalive: settings.keepalive,
         handshake: settings.handshake,
-        permits: ConnectionPermits::new(settings.connections_max),
+        first_call,
+        permits: ConnectionPermits::new(settings.connections_max, settings.connections_per_address),
     };
     let serving = join_all(
         listeners.into_iter().map(|listener| serve_one(router.clone(), listener, connections.clone(), &shutdown)),
@@ -187,7 +211,9 @@ pub async fn serve(
     tokio::select! {
         _ = serving => {}
         () = reporting => {}
+        never = refusal_sample::report() => match never {},
     }
+    refusal_sample::write_left_out();
     Ok(())
 }
 
@@ -218,7 +244,7 @@ async fn serve_one(router: Router, listener: Listener, settings: ConnectionSetti
                 let (stream, address) = listener.accept().await?;
                 tune(&stream, address);
                 let peer = Peer { address: Some(address), certificate: None };
-                Ok(future::ready(Ok((lingering(stream), peer))))
+                Ok((Some(address.ip()), future::ready(Ok((lingering(stream), peer)))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }
@@ -228,17 +254,18 @@ async fn serve_one(router: Router, listener: Listener, settings: ConnectionSetti
                 tune(&stream, address);
                 let peer = Peer { address: Some(address), certificate: None };
                 let tls = Arc::clone(&tls);
-                Ok(async move {
+                let opening = async move {
                     let (stream, peer) = shake_hands(&tls, stream, peer).await?;
                     Ok((lingering(stream), peer))
-                })
+                };
+                Ok((Some(address.ip()), opening))
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }
         Listener::Unix(listener, _file) => {
             let accept = async move || {
                 let stream = lingering(with_plain_authority(listener.accept().await?.0));
-                Ok(future::ready(Ok((stream, Peer::default()))))
+                Ok((None, future::ready(Ok((stream, Peer::default())))))
             };
             serve_connections(answer, accept, settings, shutdown).await;
         }

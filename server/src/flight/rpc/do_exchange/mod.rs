@@ -26,7 +26,7 @@ use crate::{
     budget::Reservation,
     flight::{
         context::CallContext,
-        limits, status,
+        status,
         wire::{
             Encoder,
             decode::{Decoder, read_schema},
@@ -186,7 +186,7 @@ impl ExchangeSession {
             return Err(status::refusal(Reason::InvalidRequest, "descriptor: expected a command, an ExchangeRequest"));
         }
         let command = descriptor.cmd.clone();
-        limits::check_bytes(&self.context.resources.limits, command.len())?;
+        self.context.check_decoded::<v1::ExchangeRequest>(&command)?;
         let read = self.context.cpu().run(move || {
             let (request, _) =
                 forebay_proto::decode::<v1::ExchangeRequest>(&command).map_err(|error| status::of_bytes(&error))?;

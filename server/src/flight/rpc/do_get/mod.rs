@@ -58,7 +58,9 @@ struct HeaderFormat {
 pub(crate) async fn messages(context: &CallContext, ticket: &Ticket) -> Result<Messages, Status> {
     // Before any work: rejecting a caller must cost next to nothing.
     let permit = context.access().stream(&context.caller)?;
-    let opened = match ticket::read(&context.access().unsigned(ticket, &context.caller)?)? {
+    let ticket = context.access().unsigned(ticket, &context.caller)?;
+    context.check_decoded::<v1::Ticket>(ticket::message(&ticket))?;
+    let opened = match ticket::read(&ticket)? {
         v1::ticket::Read::Table(read) => {
             context.call.note(|facts| facts.set_dataset(&read.dataset));
             Access::dataset(&context.caller, context.streams(), &read.dataset)?;

@@ -27,6 +27,7 @@ use crate::{
     flight::{
         access_log::AccessEntry,
         call::{Call, name_of},
+        call_memory::CallBudget,
         rpc::do_get::Messages,
         status,
         transport::{
@@ -99,14 +100,15 @@ pub(in crate::flight::transport) async fn serve_rings(
     permits: &ConnectionPermits,
     shutdown: &ShutdownWatch,
 ) {
-    let accept = async move || listener.accept().await.map(|(stream, _)| stream);
+    let accept = async move || listener.accept().await.map(|(stream, _)| (None, stream));
     let serve = |stream, permit: ConnectionPermit| {
-        let (router, permits, shutdown) = (router.clone(), permits.clone(), shutdown.clone());
+        let (router, shutdown) = (router.clone(), shutdown.clone());
         async move {
-            if permit.is_rejected() {
-                let _ = time::timeout(REJECTED_TIME, reject(stream, &permits, shutdown)).await;
-            } else {
-                serve_ring(router, stream, settings, shutdown).await;
+            match permit.rejection() {
+                Some(status) => {
+                    let _ = time::timeout(REJECTED_TIME, reject(stream, status, shutdown)).await;
+                }
+                None => serve_ring(router, stream, settings, shutdown).await,
             }
             drop(permit);
         }
@@ -115,12 +117,12 @@ pub(in crate::flight::transport) async fn serve_rings(
 }
 
 /// Answers a connection over the limit.
-async fn reject(stream: UnixStream, permits: &ConnectionPermits, shutdown: ShutdownWatch) {
+async fn reject(stream: UnixStream, status: &Status, shutdown: ShutdownWatch) {
     let _open = ConnectionGuard::open();
     let (from_client, to_client) = split(stream);
     let call = Call::new("DoGet", None);
     let running = RingCall::begin(call, Encoding::Json, to_client, shutdown);
-    let refused = running.call.error(&permits.rejection());
+    let refused = running.call.error(status);
     metrics::request(running.call.method, name_of(refused.code()));
     running.end(&refused).await;
     from_client.closed().await;
@@ -130,8 +132,10 @@ async fn reject(stream: UnixStream, permits: &ConnectionPermits, shutdown: Shutd
 pub async fn serve_ring(router: Router, stream: UnixStream, settings: RingSettings, shutdown: ShutdownWatch) {
     let _open = ConnectionGuard::open();
     let (mut from_client, mut to_client) = split(stream);
-    let bytes_max = router.resources().message_limits.bytes_max;
-    let hello = match time::timeout(settings.handshake, from_client.hello(bytes_max)).await {
+    let resources = router.resources();
+    let memory = resources.calls.unauthenticated_request();
+    let hello = from_client.hello(resources.message_limits.bytes_max, &memory);
+    let hello = match time::timeout(settings.handshake, hello).await {
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
         Ok(Err(refused)) => {
@@ -144,15 +148,17 @@ pub async fn serve_ring(router: Router, stream: UnixStream, settings: RingSettin
             return;
         }
     };
+    // From here on the memory is the call's.
+    drop(memory);
     let registered = shutdown.connection();
     let running = RingCall::begin(Call::of(&hello.request), hello.encoding, to_client, shutdown);
     let source = RingSource::<Prepare>::Router(&router);
-    let memory = running.run(source, hello, &mut from_client).await.flatten();
+    let slots = running.run(source, hello, &mut from_client).await.flatten();
     // The call is over, but its client may still use slots.
     drop(registered);
-    if let Some(memory) = memory {
+    if let Some(slots) = slots {
         from_client.closed().await;
-        drop(memory);
+        drop(slots);
     }
 }
 
@@ -162,7 +168,9 @@ where
     F: FnOnce(&Ticket) -> Result<Messages, Status> + Send,
 {
     let (mut from_client, to_client) = split(stream);
-    let Ok(Some(hello)) = from_client.hello(usize::MAX).await else { return };
+    let memory = CallBudget::new(budget).unauthenticated_request();
+    let Ok(Some(hello)) = from_client.hello(usize::MAX, &memory).await else { return };
+    drop(memory);
     let running = RingCall::begin(Call::of(&hello.request), hello.encoding, to_client, shutdown);
     let ended = running.run(RingSource::Prepared(prepare, budget), hello, &mut from_client).await;
     from_client.closed().await;

@@ -11,7 +11,10 @@ use hyper::{
 };
 use tonic::Status;
 
-use crate::flight::{status, transport::router::DO_GET};
+use crate::flight::{
+    status,
+    transport::router::{DO_GET, too_large},
+};
 
 /// The version of the protocol.
 const VERSION: u32 = 1;
@@ -21,6 +24,10 @@ const MAGIC: &[u8] = b"FBR1";
 
 /// Bytes before the message: the magic and the length.
 pub(super) const PREFIX_BYTES: usize = 8;
+
+/// The most bytes of a hello, which is read before its caller is known: headers, and a ticket of 192 KiB in base64. The
+/// client of a longer one reads it over Flight.
+pub(super) const HELLO_BYTES_MAX: usize = 288 << 10;
 
 /// The most headers of a call, and the most bytes of their names and values, as over HTTP/2.
 const HEADERS_MAX: usize = 100;
@@ -46,6 +53,20 @@ pub(super) fn message_bytes(prefix: [u8; PREFIX_BYTES]) -> Result<usize, Status>
         return Err(status::refusal(Reason::InvalidRequest, text));
     }
     Ok(u32::from_le_bytes(length) as usize)
+}
+
+/// Checks the announced length of a message.
+pub(super) fn check_bytes(length: usize, bytes_max: usize) -> Result<(), Status> {
+    if length > bytes_max {
+        return Err(too_large(bytes_max));
+    }
+    if length > HELLO_BYTES_MAX {
+        let text = format!(
+            "ring: a hello of {length} bytes, the limit is {HELLO_BYTES_MAX}: use Flight, or the plan_id of a fitted plan"
+        );
+        return Err(status::refusal(Reason::Limit, &text));
+    }
+    Ok(())
 }
 
 /// Reads and checks a hello.
@@ -117,6 +138,9 @@ mod tests {
         assert_eq!(code(&hello(1, &[("a", "\n")])), Some(Code::InvalidArgument));
         assert_eq!(code(&hello(1, &[("a", &"x".repeat(HEADER_BYTES_MAX))])), Some(Code::ResourceExhausted));
         assert!(read(b"\xff\xff").is_err());
+        assert!(check_bytes(HELLO_BYTES_MAX, usize::MAX).is_ok());
+        let limit = check_bytes(HELLO_BYTES_MAX + 1, usize::MAX).unwrap_err();
+        assert_eq!(limit.code(), Code::ResourceExhausted);
         assert_eq!(message_bytes(*b"FBR1\x01\x02\0\0").ok(), Some(513));
         assert!(message_bytes(*b"PRI * HT").is_err());
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use arrow::buffer::Buffer;
+use forebay_proto::v1;
 use rustix::{
     cmsg_space,
     net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
@@ -24,7 +25,7 @@ use super::{
     hello::{self, Hello, PREFIX_BYTES},
     slots::{ForeignSlot, Slots},
 };
-use crate::flight::transport::router::too_large;
+use crate::flight::call_memory::RequestMemory;
 
 /// What a client sends in place of a slot's number to cancel the call.
 const CANCEL: u32 = u32::MAX;
@@ -58,22 +59,25 @@ pub(super) fn split(stream: UnixStream) -> (FromClient, ToClient) {
 // === impl FromClient ===
 
 impl FromClient {
-    /// Reads the hello; none if the client disconnects first.
-    pub(super) async fn hello(&mut self, bytes_max: usize) -> Result<Option<Hello>, Status> {
+    /// Reads the hello into reserved memory; none if the client disconnects first.
+    pub(super) async fn hello(&mut self, bytes_max: usize, memory: &RequestMemory) -> Result<Option<Hello>, Status> {
         let mut prefix = [0; PREFIX_BYTES];
         if self.0.read_exact(&mut prefix).await.is_err() {
             return Ok(None);
         }
         let length = hello::message_bytes(prefix)?;
-        if length > bytes_max {
-            return Err(too_large(bytes_max));
-        }
+        hello::check_bytes(length, bytes_max)?;
         // Grows with what arrives, not with what is announced.
         let mut message = Vec::new();
-        let read = (&mut self.0).take(length as u64).read_to_end(&mut message).await;
-        if !read.is_ok_and(|read| read == length) {
-            return Ok(None);
+        let mut rest = (&mut self.0).take(length as u64);
+        while message.len() < length {
+            // What is read next is at most what has arrived, as the vector grows.
+            memory.arrived(2 * message.len() as u64)?;
+            if !rest.read_buf(&mut message).await.is_ok_and(|read| read > 0) {
+                return Ok(None);
+            }
         }
+        memory.decoded(forebay_proto::decoded_bytes::<v1::RingHello>(&message))?;
         hello::read(&message).map(Some)
     }
 

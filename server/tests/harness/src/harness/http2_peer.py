@@ -49,15 +49,16 @@ def field(name: str, value: str) -> bytes:
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-def head(method: str) -> bytes:
-    """The headers of a call of Flight."""
+def head(method: str, service: str = SERVICE, **more: str) -> bytes:
+    """The headers of a call, of Flight unless another service is given."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
-        ":path": SERVICE + method,
+        ":path": service + method,
         ":authority": "localhost",
         "content-type": "application/grpc",
         "te": "trailers",
+        **more,
     }
     return b"".join(field(name, value) for name, value in fields.items())
 
@@ -67,10 +68,15 @@ def message(body: bytes) -> bytes:
     return b"\0" + struct.pack(">I", len(body)) + body
 
 
-def call(stream: int, method: str, body: bytes) -> bytes:
+def call(stream: int, method: str, body: bytes, **more: str) -> bytes:
     """A whole call with one message."""
     data = frame(Kind.DATA, stream, message(body), END_STREAM)
-    return frame(Kind.HEADERS, stream, head(method), END_HEADERS) + data
+    return frame(Kind.HEADERS, stream, head(method, **more), END_HEADERS) + data
+
+
+def unfinished(length: int) -> bytes:
+    """The start of a gRPC message of this length, up to the zeros of its only field."""
+    return b"\0" + struct.pack(">I", length) + b"\xc2\x3e" + b"\xff\xff\xff\x7f"
 
 
 def delimited(field_number: int, body: bytes) -> bytes:
@@ -97,6 +103,8 @@ class Peer:
 
     def __init__(self, url: str, window: int = 65_535, hello: bytes | None = None) -> None:
         self.socket = connect(url)
+        # The initial one, less what is sent otherwise.
+        self.connection_window = 60_000
         self.send(PREFACE + settings(window) if hello is None else hello)
 
     def __enter__(self) -> Peer:
@@ -127,6 +135,23 @@ class Peer:
         except (ConnectionError, EOFError):
             return None
         return start[3], start[4], int.from_bytes(start[5:9], "big"), payload
+
+    def send_in_windows(self, stream: int, data: bytes) -> int:
+        """Send a body as far as the server takes it; returns the bytes it took before it reset the stream."""
+        sent, room, frame_bytes = 0, self.connection_window, 16_384
+        while sent < len(data):
+            piece = data[sent : sent + min(frame_bytes, room)]
+            if piece:
+                self.send(frame(Kind.DATA, stream, piece))
+                sent, room = sent + len(piece), room - len(piece)
+                continue
+            seen = self.read()
+            if seen is None or (seen[0] == Kind.RST_STREAM and seen[2] == stream):
+                break
+            if seen[0] == Kind.WINDOW_UPDATE and seen[2] == 0:
+                room += int.from_bytes(seen[3], "big")
+        self.connection_window = room
+        return sent
 
     def wait_for(self, kind: Kind, flags: int = 0) -> bytes:
         """The payload of the next frame of a type with these flags."""
