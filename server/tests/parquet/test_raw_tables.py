@@ -188,7 +188,7 @@ def test_batches_fit_the_messages_of_any_client(serve: Serve, tmp_path: Path):
     lists = pa.array([[float(row)] * 50 for row in range(rows)])
     table = pa.table({"text": texts, "list": lists, "number": np.arange(rows, dtype=np.float64)})
     pq.write_table(table, tmp_path / "a.parquet")
-    server = serve(wide=tmp_path)
+    server = serve({"wide": tmp_path})
     with fl.connect(server.url) as client:
         reader = client.do_get(client.get_flight_info(fl.FlightDescriptor.for_path("wide")).endpoints[0].ticket)
         chunks = [chunk.data for chunk in reader]
