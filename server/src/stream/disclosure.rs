@@ -30,6 +30,7 @@ impl StreamError {
             | Self::Idle { .. }
             | Self::Memory { .. }
             | Self::Budget(_)
+            | Self::Paused(_)
             | Self::State(_)
             | Self::PlansFull(_)
             | Self::NoSourceRows { .. }

@@ -52,6 +52,7 @@ OPTIONS = [
     "streams-max",
     "streams-per-client",
     "stream-idle-seconds",
+    "stream-pause-seconds",
     "connections-max",
     "connections-per-address",
     "handshake-seconds",
