@@ -78,11 +78,11 @@ impl Revocable {
             return std::future::pending().await;
         }
         loop {
-            let unused = self.unused_for();
-            if unused >= time {
+            let left = time.saturating_sub(self.unused_for());
+            if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(time - unused).await;
+            tokio::time::sleep(left).await;
         }
     }
 
@@ -139,7 +139,9 @@ impl Lent {
             }
         }
         if short == 0 {
-            chosen.into_iter().for_each(|revocable| revocable.recall());
+            for revocable in chosen {
+                revocable.recall();
+            }
         }
         short == 0
     }

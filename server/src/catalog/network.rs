@@ -32,6 +32,9 @@ const USER_AGENT: &str = concat!("forebay/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug)]
 pub(super) struct SameOriginConnector;
 
+/// Sets a time of a client.
+type SetTime = fn(ClientBuilder, Duration) -> ClientBuilder;
+
 /// A redirect that is not followed.
 #[derive(Debug, thiserror::Error)]
 #[error("it redirects to {origin}, and {reason}: name the address of the file itself", reason = NOT_FOLLOWED)]
@@ -71,7 +74,7 @@ fn client(options: &ClientOptions) -> Result<Client> {
         }
         builder = builder.proxy(proxy);
     }
-    let times: [(Key, fn(ClientBuilder, Duration) -> ClientBuilder); 5] = [
+    let times: [(Key, SetTime); 5] = [
         (Key::Timeout, ClientBuilder::timeout),
         (Key::ConnectTimeout, ClientBuilder::connect_timeout),
         (Key::PoolIdleTimeout, ClientBuilder::pool_idle_timeout),

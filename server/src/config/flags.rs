@@ -294,7 +294,7 @@ pub struct Flags {
     /// Seconds in which a client must complete the TLS handshake and the HTTP/2 preface, and in which the request of
     /// each of its calls must arrive. Longer messages of an exchange have a second more for each MiB. Where calls need
     /// credentials, a connection without an authenticated call in this time is closed. A client that reads nothing of an
-    /// answer to GetFlightInfo for as long gets no more of it.
+    /// answer for as long gets no more of it.
     #[arg(long, env = "FOREBAY_HANDSHAKE_SECONDS", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) handshake_seconds: u64,

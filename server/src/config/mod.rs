@@ -164,7 +164,6 @@ impl Flags {
         let listen = problems.each(self.listen.iter().map(|value| listen(value, listen_public)));
         let advertise = problems.each(self.advertise.iter().cloned().map(replica));
         let metrics_listen = problems.one(metrics_address(&self.metrics_listen, metrics_public));
-        let (requests, connections_per_address) = (self.request_limits(), self.connections_per_address());
         let (state, device) = (problems.one(self.state()), problems.one(device(&self.device)));
         let (
             Some(access),
@@ -187,6 +186,8 @@ impl Flags {
             metrics_listen,
             state,
             retention: self.retention(),
+            requests: self.request_limits(),
+            connections_per_address: self.connections_per_address(),
             drain: Duration::from_secs(self.drain_seconds),
             connection_age: Duration::from_secs(self.connection_age_seconds),
             connection_grace: Duration::from_secs(self.connection_grace_seconds),
@@ -211,10 +212,8 @@ impl Flags {
             stream_pause: Duration::from_secs(self.stream_pause_seconds),
             stream_idle: Duration::from_secs(self.stream_idle_seconds),
             connections_max: self.connections_max as usize,
-            connections_per_address,
             message_bytes_max: self.message_bytes_max.0 as usize,
             handshake: Duration::from_secs(self.handshake_seconds),
-            requests,
             udfs,
             udf_timeout: Duration::from_secs(self.udf_timeout_seconds),
             tokenizers,

@@ -137,6 +137,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     // Spilled rows and results of views, which libraries and other programs write, are readable by this user only.
     let umask_before = umask(Mode::RWXG | Mode::RWXO);
     let _log = log::start(&config.log)?;
+    let limits = limits(&config);
     // From here on the signal does not end the process.
     let hangups = signal(SignalKind::hangup()).map_err(DaemonError::Signals)?;
     raise_descriptor_limit();
@@ -150,12 +151,6 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     let secret = (config.ticket_secret, config.ticket_lifetime);
     let auth = open_auth(config.principals, tls.as_deref(), secret, &state).await?;
     let access = Access::new(auth.clone(), Admission::new(config.streams));
-    let limits = Limits {
-        batch_bytes_max: config.batch_bytes_max,
-        pause_max: config.stream_pause,
-        idle_max: config.stream_idle,
-        groups_max: config.groups_max,
-    };
     let (shutdown, watch) = Shutdown::new();
     let view_limits = ViewLimits { memory_bytes: config.view_memory_bytes, cpu_threads: config.cpu_threads };
     let views = Arc::new(Views::new(&state, view_limits, budget.clone(), watch.clone()));
@@ -169,13 +164,7 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
         StreamParts { catalog, engine, cpu: of_pool, budget, cache, state: of_state, limits, device, udfs, tokenizers };
     let streams = Arc::new(Streams::new(parts));
 
-    let metrics_listener = match config.metrics_listen {
-        None => None,
-        Some(address) => {
-            let bound = MetricsListener::bind(address);
-            Some(bound.map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })?)
-        }
-    };
+    let metrics_listener = config.metrics_listen.map(bind_metrics).transpose()?;
     let listeners = bind(&config.listen, tls.as_ref(), umask_before)?;
     let signals = ShutdownSignals::listen(config.exit_with_stdin)?;
     streams.catalog().check_paths()?;
@@ -215,6 +204,19 @@ async fn run_until_signalled(config: Config, values: Values) -> Result<(), Daemo
     let _ = time::timeout(CLOSE_TIME, shutdown.idle()).await;
     tracing::info!("ended");
     Ok(())
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        batch_bytes_max: config.batch_bytes_max,
+        pause_max: config.stream_pause,
+        idle_max: config.stream_idle,
+        groups_max: config.groups_max,
+    }
+}
+
+fn bind_metrics(address: SocketAddr) -> Result<MetricsListener, DaemonError> {
+    MetricsListener::bind(address).map_err(|source| DaemonError::MetricsListen { address: address.to_string(), source })
 }
 
 /// Prints the addresses of the server.

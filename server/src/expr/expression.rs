@@ -232,9 +232,8 @@ impl Expression {
         if let [whole] = pieces.as_slice() {
             return Ok(Arc::clone(whole));
         }
-        /// The pieces and the whole.
-        const COPIES: usize = 2;
-        keep(bytes.saturating_mul(COPIES))?;
+        // The pieces and the whole.
+        keep(bytes.saturating_mul(2))?;
         let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
         concat(&pieces).map_err(|source| self.failed(source.to_string()))
     }

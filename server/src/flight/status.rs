@@ -223,27 +223,13 @@ fn reason(error: &StreamError) -> Reason {
             KernelError::Device { .. } => Reason::Interrupted,
             _ => Reason::InvalidValue,
         },
-        StreamError::Expression { source: ExprError::Memory { source, .. }, .. } => memory_reason(source),
+        StreamError::Budget(source)
+        | StreamError::Memory { source, .. }
+        | StreamError::Expression { source: ExprError::Memory { source, .. }, .. } => memory_reason(source),
         StreamError::Expression { .. } | StreamError::Rank { .. } | StreamError::ColumnsMissing { .. } => {
             Reason::InvalidRequest
         }
-        StreamError::Catalog(catalog) => match catalog {
-            CatalogError::Unknown { .. } => Reason::UnknownDataset,
-            CatalogError::Empty { .. } => Reason::EmptyDataset,
-            CatalogError::SchemaDrift { .. } | CatalogError::PinnedDrift { .. } | CatalogError::Partition { .. } => {
-                Reason::SchemaDrift
-            }
-            CatalogError::Corrupt { .. } => Reason::CorruptData,
-            CatalogError::Unserved { .. } => Reason::Unimplemented,
-            CatalogError::LinkOut { .. } => Reason::PermissionDenied,
-            CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
-            CatalogError::Table { source, .. } => table_reason(source),
-            CatalogError::TooManyFiles { .. } => Reason::Limit,
-            CatalogError::Unsent { .. } => Reason::InvalidRequest,
-            CatalogError::Storage { source, .. } => store_reason(source),
-            CatalogError::View { source, .. } => view_reason(source),
-            CatalogError::Cpu(cpu) => cpu_reason(cpu),
-        },
+        StreamError::Catalog(catalog) => catalog_reason(catalog),
         StreamError::Scan(scan) => match scan {
             ScanError::Corrupt { .. } => Reason::CorruptData,
             ScanError::OutOfRange { .. } => Reason::Unrepresentable,
@@ -265,7 +251,6 @@ fn reason(error: &StreamError) -> Reason {
         },
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
         StreamError::BatchBytes { .. } | StreamError::Groups { .. } | StreamError::PlansFull(_) => Reason::Limit,
-        StreamError::Budget(source) | StreamError::Memory { source, .. } => memory_reason(source),
         StreamError::State(state) if state.is_refused() => Reason::StoreRefused,
         StreamError::State(state) if state.is_unavailable() => Reason::StoreUnavailable,
         // The client resumes where it was as soon as it reads again.
@@ -281,6 +266,26 @@ fn reason(error: &StreamError) -> Reason {
         StreamError::SourceNotFitted { .. } => Reason::NotFitted,
         StreamError::SourcesChanged { .. } => Reason::SnapshotChanged,
         StreamError::Arrow(_) | StreamError::Miscounted { .. } => Reason::Internal,
+    }
+}
+
+fn catalog_reason(error: &CatalogError) -> Reason {
+    match error {
+        CatalogError::Unknown { .. } => Reason::UnknownDataset,
+        CatalogError::Empty { .. } => Reason::EmptyDataset,
+        CatalogError::SchemaDrift { .. } | CatalogError::PinnedDrift { .. } | CatalogError::Partition { .. } => {
+            Reason::SchemaDrift
+        }
+        CatalogError::Corrupt { .. } => Reason::CorruptData,
+        CatalogError::Unserved { .. } => Reason::Unimplemented,
+        CatalogError::LinkOut { .. } => Reason::PermissionDenied,
+        CatalogError::Changed { .. } | CatalogError::Gone { .. } => Reason::SnapshotChanged,
+        CatalogError::Table { source, .. } => table_reason(source),
+        CatalogError::TooManyFiles { .. } => Reason::Limit,
+        CatalogError::Unsent { .. } => Reason::InvalidRequest,
+        CatalogError::Storage { source, .. } => store_reason(source),
+        CatalogError::View { source, .. } => view_reason(source),
+        CatalogError::Cpu(cpu) => cpu_reason(cpu),
     }
 }
 

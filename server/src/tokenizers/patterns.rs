@@ -10,7 +10,7 @@ const PATTERN_BYTES_MAX: usize = 16 << 10;
 
 /// The parts of a file that hold patterns, without its vocabulary.
 #[derive(Deserialize)]
-struct Parts {
+struct PatternParts {
     #[serde(default)]
     normalizer: Value,
     #[serde(default)]
@@ -23,8 +23,8 @@ struct Parts {
 
 /// Checks the patterns of a file before it is parsed. A text that is not such a file passes: its parser says what is wrong.
 pub fn check_patterns(json: &[u8]) -> Result<(), TokenizerError> {
-    let Ok(parts) = serde_json::from_slice::<Parts>(json) else { return Ok(()) };
-    let Parts { normalizer, pre_tokenizer, post_processor, decoder } = &parts;
+    let Ok(parts) = serde_json::from_slice::<PatternParts>(json) else { return Ok(()) };
+    let PatternParts { normalizer, pre_tokenizer, post_processor, decoder } = &parts;
     let longest = [normalizer, pre_tokenizer, post_processor, decoder].map(longest_text).into_iter().max();
     match longest {
         Some(bytes) if bytes > PATTERN_BYTES_MAX => {
