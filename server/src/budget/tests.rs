@@ -110,7 +110,7 @@ async fn a_tenant_with_more_does_not_take_what_another_waits_for() {
     let greedy = tenant("greedy");
     let (first, mut second) = greedy.run(|| (budget.reserve(40).unwrap(), budget.reserve(60).unwrap()));
     let waiting = budget.clone();
-    let claim = tenant("modest").scope(async move { waiting.reserve_within(30, Duration::from_secs(60)).await });
+    let claim = tenant("modest").scope(async move { waiting.reserve_within(30, Duration::from_mins(1)).await });
     let claim = tokio::spawn(claim);
     tokio::task::yield_now().await;
     second.resize(45);

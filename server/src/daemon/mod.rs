@@ -9,6 +9,7 @@ use std::{
     convert::Infallible,
     future,
     io::{self, Write},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,

@@ -134,6 +134,15 @@ impl Reading {
     }
 }
 
+/// Sends the only batch of a table without rows, unless it was taken.
+async fn send_empty(reading: &Reading, taken: TakenBatches, sender: &BatchSender) {
+    if taken.batches == 0 {
+        let header = v1::BatchHeader { last: true, ..Default::default() };
+        let data = RecordBatch::new_empty(SchemaRef::clone(&reading.schema));
+        let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
+    }
+}
+
 /// Sends the rows after those that were taken.
 async fn send(
     environment: Arc<Environment>,
@@ -142,17 +151,12 @@ async fn send(
     sender: BatchSender,
 ) -> Result<(), StreamError> {
     let Reading { snapshot, projection, row_count, .. } = reading.as_ref();
-    let mut header = v1::BatchHeader { last: *row_count == 0, ..Default::default() };
-    if header.last && taken.batches > 0 {
-        return Ok(());
-    }
-    if header.last {
-        let data = RecordBatch::new_empty(SchemaRef::clone(&reading.schema));
-        let _ = sender.send(Ok(Batch { header, data, times: StageTimes::default() })).await;
+    if *row_count == 0 {
+        send_empty(&reading, taken, &sender).await;
         return Ok(());
     }
     let (mut times, cpu) = (StageTimes::default(), environment.cpu.timed());
-    (header.step, header.position) = (taken.batches, taken.position);
+    let mut header = v1::BatchHeader { step: taken.batches, position: taken.position, ..Default::default() };
     let first_group = snapshot.row_groups().partition_point(|group| group.rows.end <= taken.position);
     let mut readers = fetched_ahead((first_group..reading.groups).map(|index| {
         let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(snapshot), projection.clone());

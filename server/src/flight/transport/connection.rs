@@ -208,7 +208,6 @@ async fn serve_connection<S, Answered>(
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended with an error");
     }
-    drop(permit);
 }
 
 /// Waits for the age limit, varied by a tenth, so that connections opened together do not all end together.

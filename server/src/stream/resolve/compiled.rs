@@ -245,15 +245,14 @@ fn group_column(
 /// take about as many bytes as their text: one token has about four letters. Encoded images take those of their column.
 fn stored_row_bytes(snapshot: &Snapshot, program: &Program, expressions: &Expressions) -> u64 {
     const DERIVED_BYTES: u64 = 16;
-    let estimated = |column: &str| match expressions.chain_schema.field_with_name(column).map(Field::data_type) {
-        Ok(DataType::FixedSizeList(item, width)) => {
+    let estimated = |column: &str| {
+        let data_type = expressions.chain_schema.field_with_name(column).map(Field::data_type);
+        if let Ok(DataType::FixedSizeList(item, width)) = data_type {
             let item_bytes = item.data_type().primitive_width().map_or(DERIVED_BYTES, |width| width as u64);
-            item_bytes.saturating_mul(u64::try_from(*width).unwrap_or(0))
+            return item_bytes.saturating_mul(u64::try_from(*width).unwrap_or(0));
         }
-        _ => {
-            let derived = expressions.derived.iter().find(|(field, _)| field.name() == column);
-            derived.map_or(0, |(_, expression)| expression.written_bytes()).max(DERIVED_BYTES)
-        }
+        let derived = expressions.derived.iter().find(|(field, _)| field.name() == column);
+        derived.map_or(0, |(_, expression)| expression.written_bytes()).max(DERIVED_BYTES)
     };
     let (mut indices, mut derived) = (Vec::new(), 0);
     for column in program.stored_columns() {
