@@ -8,15 +8,20 @@ use crate::{
     state::{State, StateError, check_objects},
 };
 
-/// Opens the state. A store must respond and support conditional writes; a directory is created.
+/// Opens the state. A store must respond and support conditional writes; a directory is created, and must be writable.
 pub(super) async fn open(place: &StatePlace, cpu: &CpuPool) -> Result<State, StateError> {
-    match &place.kind {
-        StateKind::Directory(directory) => State::open(directory, &place.scratch, cpu),
+    let state = match &place.kind {
+        StateKind::Directory(directory) => State::open(directory, &place.scratch, cpu)?,
         StateKind::Store(objects) => {
             check_objects(objects.as_ref()).await?;
-            State::in_store(Arc::clone(objects) as _, &place.scratch, cpu)
+            State::in_store(Arc::clone(objects) as _, &place.scratch, cpu)?
         }
+    };
+    for directory in place.directories() {
+        let failed = |source| StateError::File { action: "write to", path: directory.to_owned(), source };
+        writable(directory).map_err(failed)?;
     }
+    Ok(state)
 }
 
 /// Checks that the state can be written, a line for each problem.

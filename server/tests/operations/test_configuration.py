@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.daemon import LOOPBACK, Daemon, run_to_end
+from harness.serving import server_binary
 
 Start = Callable[..., Daemon]
 OPTIONS = [
@@ -297,6 +300,23 @@ def test_state_path_that_is_not_a_directory_exits_with_2(tmp_path: Path):
     assert (done.returncode, done.stdout) == (2, "")
     assert "--state" in done.stderr
     assert (tmp_path / "state").read_text() == "mine"
+
+
+def test_state_on_a_read_only_file_system_exits_with_2(tmp_path: Path):
+    state, data = tmp_path / "state", tmp_path / "data"
+    data.mkdir()
+    flags = [*LOOPBACK, "--dataset", f"a={data}", "--state", str(state)]
+    Daemon(*flags).stop()
+    assert (state / "plans").is_dir()
+    words = [server_binary(), *flags]
+    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" || exit 77; exec "$@"'
+    unshare = shutil.which("unshare") or pytest.skip("needs unshare")
+    done = subprocess.run([unshare, "-m", "sh", "-c", mount, str(state), *words], capture_output=True, timeout=60)
+    if done.returncode == 77 or b"unshare" in done.stderr:
+        pytest.skip("needs the right to mount")
+    assert done.returncode == 2
+    assert b"--state" in done.stderr
+    assert str(state).encode() in done.stderr
 
 
 def test_missing_gpu_is_logged_once_and_the_cpu_serves(start: Start):
