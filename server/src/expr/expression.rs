@@ -199,7 +199,7 @@ impl Expression {
         let others = memory.bytes();
         let values = self.evaluate_keeping(batch, |bytes| memory.try_resize(others.saturating_add(bytes)))?;
         if memory.bytes() > others {
-            memory.resize(others.saturating_add(values.get_array_memory_size() as u64));
+            memory.resize(others.saturating_add(value_bytes(&values) as u64));
         }
         Ok(values)
     }
@@ -221,7 +221,7 @@ impl Expression {
                 return Err(self.failed(LEFT.to_owned()));
             }
             let piece = self.evaluate_at_once(&batch.slice(start, rows.min(batch.num_rows() - start)))?;
-            bytes += piece.get_array_memory_size();
+            bytes += value_bytes(&piece);
             if self.size.is_some() && bytes > VALUES_BYTES_MAX && rows < batch.num_rows() {
                 let rows = batch.num_rows();
                 return Err(self.failed(format!("its values for {rows} rows take more than {VALUES_BYTES_MAX} bytes")));
@@ -298,6 +298,11 @@ fn named_fields(sql: &ExprWithAlias, schema: &Schema) -> Schema {
     let lower: BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
     let is_named = |field: &&FieldRef| names.contains(field.name()) || lower.contains(field.name());
     Schema::new(schema.fields().iter().filter(is_named).cloned().collect::<Vec<_>>())
+}
+
+/// Bytes of values. Functions allocate for the whole column of which they get a slice, and leave most of that untouched.
+fn value_bytes(values: &ArrayRef) -> usize {
+    values.to_data().get_slice_memory_size().unwrap_or_else(|_| values.get_array_memory_size())
 }
 
 fn too_long(bytes: f64) -> String {

@@ -26,7 +26,7 @@ def epoch(client: fl.FlightClient, number: int) -> np.ndarray[Any, Any]:
     wanted = request("numbers", MATRIX, shuffle=True, lanes=2, epoch=number, batch_size=2048)
     info = client.get_flight_info(wanted, options(GOOD_TOKEN))
     batches = client.do_get(info.endpoints[0].ticket, options(GOOD_TOKEN)).read_all()
-    return np.stack(batches["m"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, 10))
+    return batches["m"].combine_chunks().to_numpy_ndarray()
 
 
 def test_a_principal_is_served_beside_every_attack(tmp_path: Path) -> None:
