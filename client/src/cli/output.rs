@@ -1,4 +1,5 @@
-//! Output to stdout, in which names of columns and files cannot act on the terminal: checked writes, aligned columns and readable units.
+//! Output to stdout: checked writes, aligned columns and readable units. Names of columns and files cannot act on the
+//! terminal.
 
 use std::io::{self, IsTerminal, Write};
 

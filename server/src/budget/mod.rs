@@ -145,8 +145,7 @@ impl Budget {
         reservation.try_resize(bytes).map(|()| reservation)
     }
 
-    /// Reserves bytes. If they do not fit, other tenants are asked for the memory that is theirs only as long as nobody
-    /// needs it, and it waits for them.
+    /// Reserves bytes. If they do not fit, asks other tenants to give back revocable memory, and waits for it.
     pub async fn reserve_fairly(&self, bytes: u64) -> Result<Reservation, BudgetError> {
         self.reserve_within(bytes, Duration::ZERO).await
     }

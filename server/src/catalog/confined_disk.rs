@@ -1,6 +1,6 @@
 //! The local disk, of which only files in some folders are read, with links resolved.
 //!
-//! For logs of tables: they name files, and whoever writes a table must not choose which other files are served.
+//! The log of a table names its files. A writer of the table must not be able to have other files served.
 
 use std::{
     fmt::{self, Display},

@@ -19,7 +19,7 @@ pub(super) const RATE_MIN: f64 = (1 << 20) as f64;
 pub struct MessageLimits {
     /// Bytes of a received message.
     pub bytes_max: usize,
-    /// Time in which a request must arrive completely, and in which a client must go on reading its answer.
+    /// Time within which a whole request must arrive, and the longest pause of a client that reads an answer.
     pub arrival: Duration,
     /// The same for the messages of a call that answers with several.
     pub idle: Duration,

@@ -1,6 +1,6 @@
 """Everything at once that a hostile principal, and clients without a credential, can do to a server.
 
-Each attack runs in a thread until it is told to stop. What it gets back does not matter.
+Each attack runs in a thread until it is told to stop, and ignores what the server answers.
 """
 
 from __future__ import annotations
