@@ -115,7 +115,7 @@ impl Reading {
     }
 
     fn take(&mut self, sample: &Sample<'_>) {
-        if sample.name.starts_with("forebay_stream_") {
+        if sample.has_label("stream") {
             return self.take_stream(sample);
         }
         // Skips unused metrics.
@@ -209,12 +209,14 @@ pub(super) mod tests {
                 series("rows_total", "a", "", "7"),
                 series("rows_total", "b", "", "9"),
                 series("stage_seconds_total", "a", ",stage=\"decode\"", "0.5"),
+                "forebay_stream_pauses_total{reason=\"unread\"} 3\n".to_owned(),
             ]
             .concat(),
         ))
         .unwrap();
         let of = |id: &str| reading.streams.iter().find(|(name, _)| name.id == id).unwrap();
         assert_eq!((of("a").1.rows, of("b").1.rows, reading.streams.len()), (Some(7.0), Some(9.0), 2));
+        assert_eq!(reading.total("forebay_stream_pauses_total"), Some(3.0));
         assert_eq!((of("a").1.stages[2], of("b").1.stages[2], of("a").0.rank.as_str()), (Some(0.5), None, "1"));
     }
 

@@ -122,6 +122,10 @@ impl Sample<'_> {
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value)
     }
+
+    pub(super) fn has_label(&self, name: &str) -> bool {
+        self.labels.iter().any(|(other, _)| *other == name)
+    }
 }
 
 #[cfg(test)]
