@@ -180,8 +180,13 @@ def random_texts(count: int, seed: int) -> list[str]:
 
 
 def every_character() -> list[str]:
-    """Texts with every character, alone and among letters, digits and spaces."""
-    points = [point for point in range(0x110000) if not 0xD800 <= point <= 0xDFFF]
+    """Texts with every character that has a script, alone and among letters, digits and spaces.
+
+    Whole: the first two planes, and the tags and variation selectors of plane 14. The other planes are ideographs and
+    unassigned or private characters, alike to every tokenizer: each 31st.
+    """
+    whole = [*range(0x20000), *range(0xE0000, 0xE0200)]
+    points = [point for point in [*whole, *range(0x20000, 0x110000, 31)] if not 0xD800 <= point <= 0xDFFF]
     return [
         " ".join(f"{chr(point)} a{chr(point)}1 {chr(point)}'s" for point in points[start : start + 512])
         for start in range(0, len(points), 512)
