@@ -1,6 +1,7 @@
 """Everything at once that a hostile principal, and clients without a credential, can do to a server.
 
-Each attack runs in a thread until it is told to stop, and ignores what the server answers.
+Each attack runs in a thread until it is told to stop, and ignores what the server answers. As a program, with the URLs
+of a server and of its metrics, it attacks until its standard input closes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import itertools
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -193,3 +195,8 @@ class Attacks:
                 held[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
         for each in held:
             each.close()
+
+
+if __name__ == "__main__":
+    with Attacks(*sys.argv[1:]).running():
+        sys.stdin.read()
