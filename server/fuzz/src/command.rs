@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The first line selects the call, the rest is its bytes: `info` and `schema` of a command, `path` of a table's name;
-/// any other line is the name of an action. Repetitions are written out.
+/// any other line is the name of an action. Repetitions are expanded.
 pub fn command(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (name, body) = (String::from_utf8_lossy(&data[..end]), data.get(end + 1..).unwrap_or_default());

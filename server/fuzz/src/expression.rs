@@ -7,7 +7,7 @@ use crate::{
     server::{Server, with_tables},
 };
 
-/// The bytes are an expression over the columns of the table `t`. Repetitions are written out.
+/// The bytes are an expression over the columns of the table `t`. Repetitions are expanded.
 pub fn expression(data: &[u8]) {
     let written = written_out(data);
     let text = String::from_utf8_lossy(&written);

@@ -6,20 +6,17 @@
 /// The most bytes of an input with its repetitions.
 const BYTES_MAX: usize = 256 << 10;
 
-/// The input with every repetition written out, as far as it fits.
+/// The input with every repetition expanded, as far as it fits.
 pub(crate) fn written_out(data: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(data.len()), data);
     while let Some((first, after)) = rest.split_first() {
-        match repetition(rest) {
-            Some((times, text, end)) => {
-                let room = BYTES_MAX.saturating_sub(out.len()) / text.len().max(1);
-                (0..times.min(room)).for_each(|_| out.extend_from_slice(text));
-                rest = end;
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
+        if let Some((times, text, end)) = repetition(rest) {
+            let room = BYTES_MAX.saturating_sub(out.len()) / text.len().max(1);
+            (0..times.min(room)).for_each(|_| out.extend_from_slice(text));
+            rest = end;
+        } else {
+            out.push(*first);
+            rest = after;
         }
     }
     out

@@ -7,7 +7,7 @@ use forebay_kernels::{TextEncoder, Tokenization, Tokenizer, Truncation};
 
 use crate::repeated::written_out;
 
-/// A text that is encoded beside that of the input.
+/// A text that is encoded in addition to that of the input.
 const TEXT: &str = "Zwölf Boxkämpfer\u{a0}jagen  Viktor\u{301} 👩‍👩‍👧 שלום 日本語\t\0 don't";
 
 /// The first byte selects the parameters. The rest is a file, a zero byte and a text, or a file alone. Repetitions are

@@ -253,7 +253,7 @@ mod tests {
             // Ends because the caller leaves, in all parts of the job.
             let wait = |()| {
                 while !is_abandoned() {
-                    std::thread::yield_now()
+                    std::thread::yield_now();
                 }
             };
             in_parallel(vec![(); 2], wait);

@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn sizes_in_names_count_for_each_value() {
-        let bytes = |name: &str| value_bytes(&name.parse::<DataType>().unwrap());
+        let bytes = |name: &str| value_bytes(&name.parse::<DataType>().unwrap()) as u64;
         assert_eq!(bytes("Int64"), bytes("Utf8"));
-        assert_eq!(bytes("FixedSizeBinary(1000000)"), 1e6);
-        assert_eq!(bytes("FixedSizeList(1000, FixedSizeBinary(1000))"), 1e6);
-        assert_eq!(bytes("Struct(\"a\": FixedSizeBinary(10), \"b\": List(FixedSizeBinary(20)))"), 30.0);
-        assert_eq!(bytes("Dictionary(Int32, FixedSizeBinary(7))"), 7.0);
-        assert_eq!(bytes("FixedSizeBinary(2147483647)"), 2_147_483_647.0);
+        assert_eq!(bytes("FixedSizeBinary(1000000)"), 1_000_000);
+        assert_eq!(bytes("FixedSizeList(1000, FixedSizeBinary(1000))"), 1_000_000);
+        assert_eq!(bytes("Struct(\"a\": FixedSizeBinary(10), \"b\": List(FixedSizeBinary(20)))"), 30);
+        assert_eq!(bytes("Dictionary(Int32, FixedSizeBinary(7))"), 7);
+        assert_eq!(bytes("FixedSizeBinary(2147483647)"), 2_147_483_647);
     }
 
     #[test]

@@ -131,7 +131,7 @@ mod tests {
         assert!(!is_refused(None, &descriptor(FIELDS_MAX - 1).encode_to_vec()));
         assert!(is_refused(None, &descriptor(FIELDS_MAX + 1).encode_to_vec()));
         // Bytes that would be fields by themselves.
-        assert!(!is_refused(None, &FlightDescriptor::new_cmd(vec![10, 0].repeat(5000)).encode_to_vec()));
+        assert!(!is_refused(None, &FlightDescriptor::new_cmd([10, 0].repeat(5000)).encode_to_vec()));
         assert!(!is_refused(Some(1), &data(900, 50_000).encode_to_vec()));
         assert!(is_refused(Some(1), &data(FIELDS_MAX, 0).encode_to_vec()));
         assert!(is_refused(Some(1), &[data(600, 0).encode_to_vec(), data(600, 0).encode_to_vec()].concat()));

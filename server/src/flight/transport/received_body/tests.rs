@@ -26,7 +26,7 @@ impl Sender {
     }
 }
 
-/// The start of a message of this length, so many bytes of it.
+/// The start of a message of this length, this many bytes of it.
 fn start(length: u32, arrived: usize) -> Vec<u8> {
     // A single field, so that the count of fields is not reached.
     let field = [&[0x12, 0xff, 0xff, 0xff, 0x7f][..], &vec![0; arrived]].concat();
@@ -49,7 +49,7 @@ async fn an_unfinished_request_is_reserved_and_then_refused() {
     sender.send(&start(8 << 20, 700_000));
     assert!(body.frame().await.unwrap().is_ok());
     assert!(budget.reserve(400_000).is_err());
-    sender.send(&[0; 700_000]);
+    sender.send(&vec![0; 700_000]);
     assert_eq!(code(body.frame().await), Some(Code::ResourceExhausted));
     drop(body);
     assert!(budget.reserve(1 << 20).is_ok());
@@ -87,7 +87,7 @@ async fn a_stream_may_wait_between_messages_and_not_within_one() {
     assert!(body.frame().await.unwrap().is_ok());
     assert!(budget.reserve(1 << 20).is_err());
     assert!(time::timeout(ARRIVAL * 100, body.frame()).await.is_err());
-    // The message has been processed when more is asked for.
+    // The message has been processed when more is requested.
     assert!(budget.reserve(1 << 20).is_ok());
     // A long message has more time, as long as it arrives.
     sender.send(&start(400_000, 0));
