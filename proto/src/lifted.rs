@@ -14,7 +14,7 @@ use prost::{
 use prost_reflect::{Kind, MessageDescriptor};
 use serde::Deserialize;
 
-/// Bytes of an array in JSON from which it is taken out.
+/// Bytes of an array in JSON from which it is removed.
 const ARRAY_BYTES_MIN: usize = 16 << 10;
 
 /// A JSON text without its long arrays of strings.

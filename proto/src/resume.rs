@@ -225,7 +225,7 @@ fn named(world_sizes: &[u64]) -> String {
 mod tests {
     use super::*;
 
-    /// Saved positions and runs that load them, and what comes of it; the Python package reads the same file.
+    /// Saved positions and runs that load them, and the results; the Python package reads the same file.
     const CASES: &str = include_str!("../tests/resume.csv");
 
     fn run(world_size: u64, batch_size: u64, lanes: u64) -> Run {

@@ -127,7 +127,7 @@ impl MetricsListener {
                     .serve_connection(TokioIo::new(stream), service);
                 // An error means that the client disconnected or timed out.
                 tokio::select! {
-                    // A request that has arrived is answered before its place is taken.
+                    // A request that has arrived is answered before another one gets its place.
                     biased;
                     _ = time::timeout(CONNECTION_TIME, connection) => {}
                     () = place.is_taken() => {}

@@ -54,7 +54,7 @@ impl Tenant {
         work()
     }
 
-    /// A future or a stream that runs for this tenant, wherever it is polled.
+    /// A future or a stream that runs for this tenant, on every thread that polls it.
     pub fn scope<Work>(&self, work: Work) -> ForTenant<Work> {
         ForTenant { tenant: self.clone(), work: Box::pin(work) }
     }

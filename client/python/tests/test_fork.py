@@ -169,7 +169,7 @@ exchange = client.exchange(client.fit("tiny", plan, progress=False))
 exchange({"id": [1], "x": [0.5]})
 next(stream)
 print(in_child(lambda: next(stream)), in_child(lambda: exchange({"id": [1], "x": [0.5]})))
-# Nor do they end in the child.
+# And they do not end in the child.
 def close():
     stream.close()
     exchange.close()

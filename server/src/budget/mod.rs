@@ -1,6 +1,6 @@
 //! The memory budget of streams, fits and descriptions: reserved before use, released when the reservation is dropped.
 //!
-//! Bytes are accounted to the tenant that reserves them. One tenant alone may have all of them, but gives back what
+//! Bytes are accounted to the tenant that reserves them. One tenant alone may have all of them, but releases what
 //! `revocable` says when another one needs memory.
 
 mod revocable;
@@ -21,7 +21,7 @@ use revocable::Lent;
 
 pub use revocable::Revocable;
 
-/// Time for which a reservation waits for memory that other tenants were asked to give back: longer than they need to
+/// Time for which a reservation waits for memory that other tenants were requested to release: longer than they need to
 /// stop computing.
 const RECALL_TIME: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ pub struct BudgetError {
 }
 
 impl BudgetError {
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -82,7 +82,7 @@ struct Account {
     released: Notify,
 }
 
-/// Who has reserved what, and who waits.
+/// The reservations, and the callers that wait.
 #[derive(Debug, Default)]
 struct Ledger {
     reserved: u64,
@@ -145,7 +145,7 @@ impl Budget {
         reservation.try_resize(bytes).map(|()| reservation)
     }
 
-    /// Reserves bytes. If they do not fit, asks other tenants to give back revocable memory, and waits for it.
+    /// Reserves bytes. If they do not fit, asks other tenants to release revocable memory, and waits for it.
     pub async fn reserve_fairly(&self, bytes: u64) -> Result<Reservation, BudgetError> {
         self.reserve_within(bytes, Duration::ZERO).await
     }
@@ -245,7 +245,7 @@ impl Account {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.account.lock().claims.retain(|claim| claim.number != self.number);
-        // Others may have waited behind it.
+        // Others may have waited for it.
         self.account.released.notify_waiters();
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that its holder gives back when it is asked to, and whose memory it is that others wait for.
+//! Memory that its holder releases on request, and whose memory it is that others wait for.
 
 use std::{
     cmp::Reverse,
@@ -21,7 +21,7 @@ const UNUSED_MIN: Duration = Duration::from_secs(1);
 /// The value of [`Revocable::unused_since`] while the memory is used.
 const USED: u64 = u64::MAX;
 
-/// Reserved bytes that their holder gives back when it is [recalled](Self::recalled).
+/// Reserved bytes that their holder releases when it is [recalled](Self::recalled).
 #[derive(Debug)]
 pub struct Revocable {
     tenant: Tenant,
@@ -52,7 +52,7 @@ impl Revocable {
         }
     }
 
-    /// Sets the bytes that can be given back. An earlier recall is settled.
+    /// Sets the bytes that can be released. An earlier recall is settled.
     pub fn set_bytes(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Release);
         self.is_recalled.store(false, Ordering::Release);
@@ -110,7 +110,7 @@ impl Lent {
     /// Recalls memory so that `short` bytes more are free, for a tenant that would then have `total` bytes. Returns whether
     /// they will be.
     ///
-    /// A tenant gives back memory that it leaves unused if it has more than the other would, and any memory if it still
+    /// A tenant releases memory that it leaves unused if it has more than the other would, and any memory if it still
     /// has as much as the other afterwards. The tenant with the most gives first, and what was unused for longest.
     pub(super) fn recall(&self, reserved: &HashMap<Tenant, u64>, tenant: &Tenant, total: u64, short: u64) -> bool {
         let known: Vec<Arc<Revocable>> = self.0.iter().filter_map(Weak::upgrade).collect();

@@ -54,7 +54,7 @@ fn tenant(name: &str) -> Tenant {
     Tenant::new(&name.into())
 }
 
-/// Memory of a tenant that gives it back as soon as it is asked to, and the number of times that it did.
+/// Memory of a tenant that releases it on request, and the number of times that it did.
 fn lend(budget: &Budget, name: &str, bytes: u64, kept: u64) -> tokio::task::JoinHandle<Reservation> {
     let lent = tenant(name).run(|| (budget.reserve(bytes).unwrap(), budget.revocable()));
     let (mut reserved, revocable) = lent;
@@ -75,7 +75,7 @@ async fn a_tenant_gives_unused_memory_to_one_that_would_have_less() {
     // Its memory is not unused for long enough, and without any of it the other would have less.
     assert!(modest.scope(budget.reserve_fairly(60)).await.is_err());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // Its own memory is not given back to itself.
+    // Its own memory is not released for itself.
     assert!(tenant("greedy").scope(budget.reserve_fairly(10)).await.is_err());
     let held = modest.scope(budget.reserve_fairly(60)).await.unwrap();
     assert_eq!((held.bytes(), first.await.unwrap().bytes(), second.await.unwrap().bytes()), (60, 5, 5));

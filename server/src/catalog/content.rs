@@ -1,4 +1,4 @@
-//! What identifies the content of a local file beside its footer: its bytes, or samples of a large file's.
+//! What identifies the content of a local file in addition to its footer: its bytes, or samples of a large file's.
 //!
 //! `tar -x` of an archive with fixed times, or `cp -p` over a file, puts other bytes into a file of the same inode, size and
 //! modification time; the footer of an Arrow file, and that of a Parquet file without statistics, may be equal too. The change

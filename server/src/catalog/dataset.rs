@@ -185,7 +185,7 @@ impl Dataset {
         }
     }
 
-    /// What the folder of its files has beside them, as last listed.
+    /// What the folder of its files has besides them, as last listed.
     pub fn left_out(&self) -> LeftOut {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.as_ref().map(|listed| listed.listing.left_out.clone()).unwrap_or_default()

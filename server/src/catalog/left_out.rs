@@ -1,4 +1,4 @@
-//! What a folder has beside the files of its dataset, for the log, descriptions and `forebay-server check`.
+//! What a folder has besides the files of its dataset, for the log, descriptions and `forebay-server check`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

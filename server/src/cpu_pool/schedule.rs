@@ -15,8 +15,8 @@ const TENANTS_KEPT_MAX: usize = 256;
 pub(super) struct Schedule<Job> {
     tenants: HashMap<Tenant, TenantJobs<Job>>,
     waiting: usize,
-    /// The CPU time that the tenant whose job started last had used. A tenant that comes back starts here: it neither
-    /// saves up CPU time while it is idle, nor has a debt to others that were.
+    /// The CPU time that the tenant whose job started last had used. A tenant that returns starts here: it does not
+    /// save up CPU time while it is idle, and has no debt to others that were.
     clock: u64,
     /// Jobs so far.
     pushed: u64,
@@ -43,7 +43,7 @@ struct WaitingJob<Job> {
     number: u64,
 }
 
-/// A job that runs, to be given back to [`Schedule::end`].
+/// A job that runs, to be returned to [`Schedule::end`].
 #[derive(Debug)]
 #[must_use]
 pub(super) struct StartedJob {
@@ -241,14 +241,14 @@ mod tests {
         let mut schedule = Schedule::default();
         schedule.push(&one, "running", 0);
         let (_, running) = schedule.start(0).unwrap();
-        schedule.push(&one, "behind it", 0);
+        schedule.push(&one, "after it", 0);
         assert_eq!(schedule.starves_from(20), None);
         schedule.push(&other, "starved", 5);
         assert_eq!((schedule.starves_from(20), schedule.longest_wait(20)), (Some(20), 20));
         assert!(schedule.start_starved(19, 20).is_none());
         let (job, starved) = schedule.start_starved(20, 20).unwrap();
         assert_eq!((job, schedule.starves_from(20), schedule.waiting()), ("starved", None, 1));
-        // The next one does not wait behind a job that has run for so long.
+        // The next one does not wait for a job that has run for so long.
         schedule.end(starved, 25);
         schedule.push(&other, "starved", 26);
         assert_eq!(schedule.starves_from(20), Some(26));

@@ -22,7 +22,7 @@ use crate::tenant::Tenant;
 const STACK_BYTES: usize = 32 << 20;
 
 /// The time that a tenant waits for its only job to start while other tenants have all threads: several times that of a
-/// usual job, so that reserve threads run only beside long ones.
+/// usual job, so that reserve threads run only during long ones.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Reserve threads that run jobs at once. Each needs a tenant whose jobs are long; beyond them, jobs wait for a thread.
@@ -66,7 +66,7 @@ struct QueueState {
 /// The reserve threads of a queue.
 #[derive(Debug, Default)]
 struct Reserve {
-    /// Whether one stands by.
+    /// Whether one is idle.
     stands_by: bool,
     /// Whether it sleeps until a job has no thread.
     sleeps: bool,
@@ -186,7 +186,7 @@ impl Queue {
         spawn(format!("{}reserve", self.name), move || queue.stand_by())
     }
 
-    /// Waits until a tenant starves, and runs its next job while another reserve thread stands by.
+    /// Waits until a tenant starves, and runs its next job while another reserve thread is idle.
     fn stand_by(self: Arc<Self>) {
         OWN.set(Arc::downgrade(&self));
         let patience = PATIENCE.as_nanos() as u64;
@@ -195,7 +195,7 @@ impl Queue {
             let mut next = state.jobs.start_starved(self.now(), patience);
             if next.is_some() {
                 state.reserve.running += 1;
-                // Where no thread can be started, this one stands by again after the job.
+                // Where no thread can be started, this one is idle again after the job.
                 state.reserve.stands_by = state.reserve.running < RESERVE_MAX && self.start_reserve().is_ok();
                 while let Some((job, started)) = next {
                     drop(state);

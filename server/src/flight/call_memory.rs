@@ -1,6 +1,6 @@
 //! The memory of requests and answers: reserved from the budget of streams before it is used.
 //!
-//! Small ones have a fixed room beside the budget, so that a server whose budget is in use still answers, and a stream
+//! Small ones have a fixed room in addition to the budget, so that a server whose budget is in use still answers, and a stream
 //! whose memory just fits is not refused for its request. Requests whose caller is not authenticated have a separate room,
 //! so that they take nothing from those of others.
 
@@ -58,7 +58,7 @@ struct HeldRequest {
 // === impl CallBudget ===
 
 impl CallBudget {
-    /// Room in the budget of streams, and beside it for small requests and answers.
+    /// Room in the budget of streams, and in addition for small requests and answers.
     pub(super) fn new(budget: &Budget) -> Self {
         let room = || Arc::new(Semaphore::new(ROOM_PERMITS));
         Self { budget: budget.clone(), small: room(), unauthenticated: room() }

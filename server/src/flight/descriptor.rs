@@ -71,7 +71,7 @@ impl FlightTarget {
     }
 }
 
-/// Checks that a request asks for nothing besides one field.
+/// Checks that a request has nothing besides one field.
 fn check_alone(message: &v1::StreamRequest, alone: &v1::StreamRequest, what: &str) -> Result<(), Status> {
     if message == alone {
         return Ok(());

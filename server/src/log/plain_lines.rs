@@ -1,4 +1,4 @@
-//! The one place through which lines of the log go to stderr: texts in them act neither on terminals nor on the line.
+//! The one place through which lines of the log go to stderr: texts in them do not act on terminals or on the line.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! Places of connections. A new connection always gets one: if all are taken, another connection is closed for it.
+//! Places of connections. A new connection always gets one: if all are in use, another connection is closed for it.
 //!
 //! Connections that wait for a request are closed before those that are answered, and of both, the one that made no
 //! request for the longest time. A client that sends requests is therefore answered however many others hold connections

@@ -1,4 +1,4 @@
-//! The advice in the error of a null: the ways out that work for the chain that it comes from.
+//! The advice in the error of a null: the ways out that work for its chain.
 
 use arrow::datatypes::{DataType, Schema};
 use forebay_proto::v1::{self, decode_image::OnError, op::Op as OpMessage};

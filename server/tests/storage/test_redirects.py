@@ -18,10 +18,10 @@ from harness.web_server import Files, WebServer
 class Canary(BaseHTTPRequestHandler):
     """Counts requests that should not come."""
 
-    asked: ClassVar[list[str]] = []
+    requested: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested.append(self.path)
         self.send_error(404)
 
     def do_HEAD(self) -> None:
@@ -54,4 +54,4 @@ def test_redirects_stay_at_the_address_of_the_dataset(serve: Serve):
             error = refusal(lambda: raw_table(client, "far"))
     assert error.code == "FAILED_PRECONDITION"
     assert "redirects to other addresses are not followed" in str(error), error
-    assert Canary.asked == []
+    assert Canary.requested == []

@@ -63,7 +63,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
 
     The next epoch is opened while the loop consumes the last batches of the current one: within ``epochs=n`` or
     ``data.epochs(n)``, with `set_epoch` in order, and once a loop has run two epochs in order. Both streams then hold
-    memory of the server; one opened in vain is closed after 30 s. ``stats()["boundary_wait_seconds"]`` is the longest
+    memory of the server; an unused one is closed after 30 s. ``stats()["boundary_wait_seconds"]`` is the longest
     wait for a first batch after another epoch.
 
     `options` are fields of `forebay.StreamOptions`: batch_size, shuffle, seed, epoch, remainder, with_row_ids,

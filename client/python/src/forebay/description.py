@@ -146,7 +146,7 @@ class DatasetDescription(Mapping[str, ColumnDescription]):
     rows: int
     columns: tuple[ColumnDescription, ...]
     left_out: tuple[LeftOutFiles, ...] = ()
-    """What the dataset's folder has beside its files."""
+    """What the dataset's folder has besides its files."""
 
     @classmethod
     def of(cls, fields: Json) -> DatasetDescription:

@@ -95,7 +95,7 @@ class DeviceCopy:
         return CopiedBatch(batch, moved, arrival)
 
     def __del__(self) -> None:
-        # A slot must not return to the server, nor its memory be unmapped, while the GPU reads it.
+        # A slot must not return to the server, and its memory must not be unmapped, while the GPU reads it.
         for arrival, _ in self._copying:
             arrival.synchronize()
 

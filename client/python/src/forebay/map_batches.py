@@ -24,7 +24,7 @@ class MappedBatches(Generic[Item, Result]):
         self.function = function
 
     def __iter__(self) -> Iterator[Result]:
-        """Iterate over the source once more; nothing is read ahead of the loop."""
+        """Iterate over the source again; nothing is read ahead of the loop."""
         return map(self.function, iter(self.source))
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The ranks of a stream as Arrow data, for libraries that read each in a process of their own."""
+"""The ranks of a stream as Arrow data, for libraries that read each in its own process."""
 
 from __future__ import annotations
 

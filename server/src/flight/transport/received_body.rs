@@ -41,7 +41,7 @@ pub(super) struct ReceivedBody<B> {
     bounds: MessageBounds,
     /// Bytes that the decoder may hold.
     held: u64,
-    /// Whether a message has ended since the decoder last asked for bytes.
+    /// Whether a message has ended since the decoder last requested bytes.
     has_whole: bool,
     wait: Wait,
 }
@@ -99,8 +99,8 @@ impl<B> ReceivedBody<B> {
         self.memory.arrived(self.held.next_multiple_of(STEP_BYTES).min(announced.max(self.held)))
     }
 
-    /// Releases the messages that the decoder has returned: it asks for more bytes when it has no whole message left,
-    /// and its caller asks it for more when the last message is done with.
+    /// Releases the messages that the decoder has returned: it requests more bytes when it has no whole message left,
+    /// and its caller requests more when the last message is done with.
     fn release_decoded(&mut self) -> Result<(), Status> {
         if !self.is_stream || !self.has_whole {
             return Ok(());
@@ -180,7 +180,7 @@ impl Wait {
         self.before = if begins { Duration::ZERO } else { self.before + waited };
     }
 
-    /// Completes when the client is late. Only waiting counts, and not the time in which the server asks for nothing.
+    /// Completes when the client is late. Only waiting counts, and not the time in which the server requests nothing.
     ///
     /// A request of one message has `arrival` in total. A message of a stream has it for each wait, and for their sum
     /// beyond the time that its `arrived` bytes take at the lowest rate.

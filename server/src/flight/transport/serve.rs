@@ -55,7 +55,7 @@ pub enum Listener {
     Tcp(TcpListener, Option<Arc<Tls>>),
     /// A Unix socket.
     Unix(UnixListener, SocketFile),
-    /// The ring beside a Unix socket.
+    /// The ring next to a Unix socket.
     #[cfg(target_os = "linux")]
     Ring(UnixListener, SocketFile),
 }

@@ -239,7 +239,7 @@ impl ReadyBatches {
         }
     }
 
-    /// Drops the batches that were not taken, and the memory but for these bytes.
+    /// Drops the batches that were not taken, and the memory except these bytes.
     fn release(&self, bytes: u64) {
         let mut state = self.state();
         while state.receiver.try_recv().is_ok() {}

@@ -25,7 +25,7 @@ from .worker import DONE
 
 # Accepted connections that wait for a process; further ones wait in the kernel's queue.
 WAITING_MAX = 256
-# Time in which a function may end after its server is gone, before its process is killed.
+# Time in which a function may end after its server has ended, before its process is killed.
 GRACE_SECONDS = 2.0
 # A process that cannot start is started again after this time.
 RESTART_SECONDS = 1.0

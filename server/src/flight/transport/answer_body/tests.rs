@@ -21,7 +21,7 @@ fn code(frame: &Frame<Bytes>) -> Option<Code> {
     Status::from_header_map(frame.trailers_ref()?).map(|status| status.code())
 }
 
-/// Whether the budget has room for so many bytes.
+/// Whether the budget has room for this many bytes.
 fn has_room(budget: &Budget, bytes: usize) -> bool {
     budget.reserve(bytes as u64).is_ok()
 }
@@ -33,7 +33,7 @@ async fn a_message_is_counted_until_its_last_piece_is_sent() {
     let mut body = answer(&calls, LONG_BYTES, Some(ReadingTime::Rate(TIME)));
     let mut sent = next(&mut body).await.into_data().unwrap().to_vec();
     assert!(sent.len() <= PIECE_BYTES && !has_room(&budget, 60_000) && has_room(&budget, 50_000));
-    // A second one does not fit beside it.
+    // A second one does not fit in addition.
     let mut second = answer(&calls, LONG_BYTES, Some(ReadingTime::Rate(TIME)));
     assert_eq!(code(&next(&mut second).await), Some(Code::ResourceExhausted));
     assert!(second.frame().await.is_none());
