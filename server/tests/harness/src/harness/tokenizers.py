@@ -180,13 +180,15 @@ def random_texts(count: int, seed: int) -> list[str]:
 
 
 def every_character() -> list[str]:
-    """Texts with every character that has a script, alone and among letters, digits and spaces.
+    """Texts with every assigned character, alone and among letters, digits and spaces.
 
-    Whole: the first two planes, and the tags and variation selectors of plane 14. The other planes are ideographs and
-    unassigned or private characters, alike to every tokenizer: each 31st.
+    Assigned characters are in planes 0 to 3 and at the start of plane 14. All others are unassigned or private, which
+    no tokenizer distinguishes: each 31st, and those at both ends of a plane.
     """
-    whole = [*range(0x20000), *range(0xE0000, 0xE0200)]
-    points = [point for point in [*whole, *range(0x20000, 0x110000, 31)] if not 0xD800 <= point <= 0xDFFF]
+    assigned = {*range(0x40000), *range(0xE0000, 0xE0200)}
+    ends = {plane + offset for plane in range(0, 0x110000, 0x10000) for offset in (0, 0xFFFD, 0xFFFE, 0xFFFF)}
+    chosen = sorted(assigned | ends | {*range(0x40000, 0x110000, 31)})
+    points = [point for point in chosen if not 0xD800 <= point <= 0xDFFF]
     return [
         " ".join(f"{chr(point)} a{chr(point)}1 {chr(point)}'s" for point in points[start : start + 512])
         for start in range(0, len(points), 512)
