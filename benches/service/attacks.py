@@ -2,8 +2,8 @@
 
 The principal trains on shuffled epochs of its dataset and requests descriptions of it, first alone and then during the
 attacks (`harness.attacks`). Its loop takes a part of the rows that the server can send it alone, as a loop does whose
-steps take time: two principals that both want all of the CPU get a half each, however fair the server is. That of an
-unlimited reader is measured as well. The attacks run in a process of the lowest priority, which represents other
+steps take time: two principals that both want all of the CPU get a half each, however fair the server is. The rate of
+an unlimited reader is measured as well. The attacks run in a process of the lowest priority, which represents other
 machines. The peak of resident memory is compared with the memory limit.
 """
 
@@ -79,7 +79,7 @@ def attacked(server: Server) -> Iterator[None]:
 def serve(server: Server, seconds: float, pace: float | None = None) -> dict[str, Any]:
     """Read epochs and make calls for some seconds; return rows a second and the seconds of the calls.
 
-    With a `pace`, the reader waits between batches so that it takes no more rows a second.
+    With a `pace`, the reader waits between batches, to read at most that many rows per second.
     """
     calls: list[float] = []
     stop = threading.Event()

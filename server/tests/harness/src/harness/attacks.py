@@ -1,6 +1,6 @@
 """Everything at once that a hostile principal, and clients without a credential, can do to a server.
 
-Each attack runs in a thread until it is told to stop, and ignores what the server answers. As a program, with the URLs
+Each attack runs in a thread until the event `stop` is set, and ignores the answers. As a program, with the URLs
 of a server and of its metrics, it attacks until its standard input closes.
 """
 
