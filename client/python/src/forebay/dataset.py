@@ -89,8 +89,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     ``__row_id`` is int64; an AS_STORED column stays a `pyarrow.Array` (text, dates, lists, anything with nulls).
 
     ``device="cuda"`` (or ``"cuda:1"``) copies batches to that GPU ahead of the loop: the background thread copies each
-    into pinned memory and starts its copy to the GPU on a separate CUDA stream. GPU memory holds `prefetch` batches in
-    addition to the one in use. By default batches stay in this process's memory.
+    into pinned memory and starts its copy to the GPU, one for all columns, on a separate CUDA stream. A tensor that is
+    kept keeps the GPU memory of its batch. GPU memory holds `prefetch` batches in addition to the one in use. CUDA
+    graphs may be captured meanwhile. By default batches stay in this process's memory.
 
     With ``DataLoader(num_workers=n)`` worker 0 reads the whole stream and the others nothing, so rows are not lost or
     repeated and the order is kept; the prefetch thread makes workers unnecessary. Epochs advance, and `set_epoch` and

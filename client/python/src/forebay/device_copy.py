@@ -1,24 +1,27 @@
 """Placement of a batch's tensors: in the received memory, or copied to a GPU ahead of the loop.
 
 Batches reach a GPU through pinned memory, for asynchronous copies, and on a separate CUDA stream, so that the copy
-overlaps the previous step. The loop's stream waits for the copy's event; no CPU thread does. A batch in a ring is
-copied from there: its slot is kept until the copy is done.
+overlaps the previous step. A batch is one copy, as its columns are in one message: they become tensors over the copy.
+The loop's stream waits for the copy's event; no CPU thread does. A batch in a ring is copied from there: its slot is
+kept until the copy is done.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .capture import beside_captures
 from .pinned import PinnedRings
 from .ragged import Ragged
+from .spans import Span, spans_of
 from .tensors import TensorBatch, TensorColumns, WholeBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .stream import Batch
 
 
@@ -45,7 +48,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device | None:
 class CopiedBatch:
     """A batch whose tensors were copied, or are being copied."""
 
-    def __init__(self, batch: Batch, tensors: TensorBatch, arrival: torch.cuda.Event | None) -> None:
+    def __init__(self, batch: Batch, tensors: TensorBatch, arrival: Arrival | None) -> None:
         self.batch = batch
         self._tensors = tensors
         self._arrival = arrival
@@ -53,16 +56,25 @@ class CopiedBatch:
     def take(self) -> TensorBatch:
         """Return the tensors; work queued on the current stream from now on waits for the copy."""
         if self._arrival is not None:
-            _map_tensors(self._tensors, self._await)
+            self._arrival.wait()
         return self._tensors
 
-    def _await(self, tensor: torch.Tensor) -> torch.Tensor:
-        assert self._arrival is not None
-        loop = torch.cuda.current_stream(tensor.device)
-        loop.wait_event(self._arrival)
-        # The memory was allocated on the copy's stream; this keeps it from being reused before the loop is done.
-        tensor.record_stream(loop)
-        return tensor
+
+class Arrival:
+    """The end of a copy to a GPU."""
+
+    def __init__(self, device: torch.device, spaces: list[torch.Tensor], event: torch.cuda.Event) -> None:
+        self.event = event
+        self._device = device
+        self._spaces = spaces
+
+    def wait(self) -> None:
+        """Make the current stream wait for the copy."""
+        loop = torch.cuda.current_stream(self._device)
+        loop.wait_event(self.event)
+        for space in self._spaces:
+            # The memory was allocated on the copy's stream; this keeps it from being reused before the loop is done.
+            space.record_stream(loop)
 
 
 class DeviceCopy:
@@ -73,7 +85,6 @@ class DeviceCopy:
         self._copying: deque[tuple[torch.cuda.Event, Batch]] = deque()
         self._columns: TensorColumns | None = None
         self._device = device
-        self._copy_stream = None if device is None else torch.cuda.Stream(device)
         self._pinned = None if device is None else PinnedRings(device)
 
     def copy(self, batch: Batch) -> CopiedBatch:
@@ -82,37 +93,71 @@ class DeviceCopy:
         if columns is None or not columns.has(batch.data.schema):
             columns = self._columns = TensorColumns(batch.data.schema)
         tensors = columns.tensors(batch.data)
-        if self._copy_stream is None:
+        if self._device is None:
             return CopiedBatch(batch, tensors, None)
-        while self._copying and self._copying[0][0].query():
-            self._copying.popleft()
-        with torch.cuda.stream(self._copy_stream):
-            moved = _map_tensors(tensors, lambda tensor: self._to_device(tensor, batch))
-            arrival = torch.cuda.Event()
-            arrival.record(self._copy_stream)
-        if batch.memory is not None:
-            self._copying.append((arrival, batch))
-        return CopiedBatch(batch, moved, arrival)
+        with beside_captures():
+            return self._start(batch, tensors, self._device)
 
     def __del__(self) -> None:
         # A slot must not return to the server, and its memory must not be unmapped, while the GPU reads it.
-        for arrival, _ in self._copying:
-            arrival.synchronize()
+        for event, _ in self._copying:
+            event.synchronize()
 
-    def _to_device(self, tensor: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def _start(self, batch: Batch, tensors: TensorBatch, device: torch.device) -> CopiedBatch:
+        while self._copying and self._copying[0][0].query():
+            self._copying.popleft()
+        leaves = leaves_of(tensors)
+        moved: dict[int, torch.Tensor] = {}
+        spaces: list[torch.Tensor] = []
+        stream = copy_stream(device)
+        with torch.cuda.stream(stream):
+            for span in spans_of(leaves):
+                space = span.space(device)
+                space[span.lead :].copy_(self._pinned_bytes(span, batch), non_blocking=True)
+                spaces.append(space)
+                moved.update(span.over(space))
+            for place, leaf in enumerate(leaves):
+                if place not in moved:
+                    moved[place] = leaf.to(device)
+                    spaces.append(moved[place])
+            arrival = Arrival(device, spaces, torch.cuda.Event())
+            arrival.event.record(stream)
+        if batch.memory is not None:
+            self._copying.append((arrival.event, batch))
+        return CopiedBatch(batch, with_leaves(tensors, [moved[place] for place in range(len(leaves))]), arrival)
+
+    def _pinned_bytes(self, span: Span, batch: Batch) -> torch.Tensor:
+        """Return a span's bytes in page-locked memory: where they are, or copied."""
         assert self._pinned is not None
-        if self._pinned.has(batch.memory, tensor):
-            return tensor.to(self._device, non_blocking=True)
-        # torch keeps the pinned memory until the copy is done.
-        return tensor.pin_memory().to(self._device, non_blocking=True)
+        here = span.here()
+        # torch keeps its pinned memory until the copy is done.
+        return here if self._pinned.has(batch.memory, here) else here.pin_memory()
 
 
-def _map_tensors(tensors: TensorBatch, change: Callable[[torch.Tensor], torch.Tensor]) -> TensorBatch:
-    """Return the batch with `change` applied to every tensor, including those of lists."""
+@functools.cache
+def copy_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of all copies to a device: torch reuses memory only for the stream that it was allocated on."""
+    return torch.cuda.Stream(device)
+
+
+def leaves_of(tensors: TensorBatch) -> list[torch.Tensor]:
+    """Return the tensors of a batch, including those of lists."""
+    leaves: list[torch.Tensor] = []
+    for value in tensors.values():
+        if isinstance(value, Ragged):
+            leaves += (value.values, value.offsets)
+        elif isinstance(value, torch.Tensor):
+            leaves.append(value)
+    return leaves
+
+
+def with_leaves(tensors: TensorBatch, leaves: Iterable[torch.Tensor]) -> TensorBatch:
+    """Return the batch with other tensors, in the order of `leaves_of`."""
+    following = iter(leaves)
 
     def changed(value: Any) -> Any:
         if isinstance(value, Ragged):
-            return Ragged(change(value.values), change(value.offsets))
-        return change(value) if isinstance(value, torch.Tensor) else value
+            return Ragged(next(following), next(following))
+        return next(following) if isinstance(value, torch.Tensor) else value
 
     return WholeBatch({name: changed(value) for name, value in tensors.items()})

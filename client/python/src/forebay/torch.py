@@ -1,7 +1,7 @@
 """PyTorch datasets: `FlightDataset`, and `FlightLoader` for frameworks that replace a DataLoader.
 
-Only this module, those below it (`dataset`, `loader`, `batches`, `tensors`, `device_copy`, `worker_state`) and the
-adapters to frameworks that are built on torch import it.
+Only this module, those below it (`dataset`, `loader`, `batches`, `tensors`, `device_copy`, `spans`, `worker_state`) and
+the adapters to frameworks that are built on torch import it.
 """
 
 from .framework import framework
