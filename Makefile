@@ -63,7 +63,7 @@ test: $(VENV)/.test ## run every test: Rust with doc tests, Python
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" \
-	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --durations 10 $(TIMEOUT) server/tests client/python/tests
+	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 10 $(TIMEOUT) server/tests client/python/tests
 
 # A slice of the black-box tests, one or two files of most subjects.
 QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py streams/test_replay_rules.py exchange/test_exchange.py \

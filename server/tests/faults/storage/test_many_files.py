@@ -19,6 +19,7 @@ from forebay.errors import translate
 from harness.serving import Serve, Server, raw_table
 from harness.web_server import WebServer
 
+pytestmark = pytest.mark.long
 KEYS, PAGE_KEYS = 1_000_000, 1000
 PAGE = "{page}"
 FILES_MAX = 2000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +24,15 @@ from harness.tables import tiny_table, write_tiny
 # fb.local starts the same program that the tests do.
 os.environ["FOREBAY_SERVER_BIN"] = server_binary()
 end_with_this_process()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start files that take minutes first, then those of many tests: a long file that starts last runs alone."""
+    counts = Counter(item.path for item in items)
+    long = {
+        item.path for item in items if item.path.name.startswith("test_example_") or item.get_closest_marker("long")
+    }
+    items.sort(key=lambda item: (item.path not in long, -counts[item.path]))
 
 
 @pytest.fixture(scope="session")
