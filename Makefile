@@ -193,12 +193,12 @@ bench-service: $(VENV)/.test build ## measure start, overlap with training steps
 
 GPU_KIT := $(TARGET)/gpu-kit
 
-gpu-kit: build ## pack benches/gpu/check.sh with its programs for a machine with a GPU, at most 60 MB
+gpu-kit: build ## pack benches/gpu/check.sh with its programs for a machine with a GPU, at most 48 MB
 	mkdir -p $(GPU_KIT)
 	$(CARGO) test --locked --release --package forebay-kernels --features cuda --lib --no-run \
 	  --message-format json-render-diagnostics > $(GPU_KIT)/messages.json
 	$(PYTHON) benches/gpu/pack.py --server $(TARGET)/release/forebay-server --gpu-kernel $(TARGET)/release/gpu-kernel \
-	  --parity-messages $(GPU_KIT)/messages.json --out $(GPU_KIT)
+	  --parity-messages $(GPU_KIT)/messages.json --native $(TARGET)/release/lib_native.so --out $(GPU_KIT)
 
 SOAK_MINUTES ?= 30
 

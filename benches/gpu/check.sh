@@ -4,17 +4,18 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-out="" only="" python="" total=600 install=(--install "$root/target/gpu-check-venv")
+out="" only="" python="" total=480 archives=no install=(--install "$root/target/gpu-check-venv")
 
 usage() {
   cat <<'TEXT'
-usage: check.sh [--out DIR] [--only STEP,STEP] [--seconds N] [--python PATH] [--no-install]
+usage: check.sh [--out DIR] [--only STEP,STEP] [--seconds N] [--python PATH] [--no-install] [--archives]
 
   --out DIR      folder of the results (benches/runs/<date>-<machine>/gpu)
   --only STEPS   run these steps only
-  --seconds N    limit of all steps together (600)
+  --seconds N    limit of all steps together (480)
   --python PATH  Python to use (.venv/bin/python if it exists, otherwise python3)
   --no-install   do not install missing Python packages
+  --archives     put the files of each group of steps into one archive, GROUP.tar.gz
 
 exit code: 0 if no step failed, 1 if one failed, 2 for a wrong argument
 TEXT
@@ -29,6 +30,7 @@ while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
     --no-install) install=() && shift && continue ;;
+    --archives) archives=yes && shift && continue ;;
     --out | --only | --seconds | --python) [[ $# -ge 2 ]] || refuse "$1 needs a value" ;;
     *) refuse "unknown argument $1; see --help" ;;
   esac
@@ -68,10 +70,30 @@ program() {
 export FOREBAY_SERVER_BIN=${FOREBAY_SERVER_BIN:-$(program forebay-server)}
 parity=${FOREBAY_PARITY_BIN:-$(program kernel-parity)}
 kernel=${FOREBAY_GPU_KERNEL_BIN:-$(program gpu-kernel)}
-export PYTHONPATH=$root/client/python/src:$root/server/tests/harness/src:$root/client/python/examples
+modules=$root/client/python/src:$root/server/tests/harness/src:$root/client/python/examples:$root/benches/peers
+export PYTHONPATH=$modules:$root/benches/peers/contenders${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-steps=(packages environment compile host parity memcheck racecheck fused landing registration server timeline)
+# In this order. A group's results are archived together, and it has at most GROUP_SECONDS.
+groups=(machine copies streams speed cores sanitizers rehearsal)
+declare -A members=(
+  [machine]="packages environment parity"
+  [copies]="landing registration memory graph"
+  [streams]="server timeline"
+  [speed]="fused loaders"
+  [cores]="scale"
+  [sanitizers]="racecheck memcheck"
+  [rehearsal]="compile host"
+)
+GROUP_SECONDS=170
+REHEARSAL_SECONDS=420
+
+steps=()
+for group in "${groups[@]}"; do
+  for step in ${members[$group]}; do
+    steps+=("$step")
+  done
+done
 for step in ${only//,/ }; do
   [[ " ${steps[*]} " == *" $step "* ]] || refuse "there is no step $step; the steps are ${steps[*]}"
 done
@@ -81,25 +103,72 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 : >"$out/steps.tsv"
 
+# What a GPU is not needed for is not run where there is one: its time is dear.
+problem=$("$python" "$here/device.py")
+is_wanted() {
+  if [[ -n $only ]]; then
+    [[ ",$only," == *",$1,"* ]]
+  else
+    [[ -n $problem || " ${members[rehearsal]} " != *" $1 "* ]]
+  fi
+}
+left=()
+for step in "${steps[@]}"; do
+  if is_wanted "$step"; then
+    left+=("$step")
+  fi
+done
+
+# begin GROUP: the steps that follow belong to it.
+begin() {
+  group=$1 group_end=$((SECONDS + GROUP_SECONDS))
+  if [[ $group == rehearsal ]]; then
+    group_end=$((SECONDS + REHEARSAL_SECONDS))
+  fi
+}
+
+# The group's results become one archive, which exists even if a later group is cut off.
+end() {
+  local step files=()
+  if [[ $archives == no ]]; then
+    return
+  fi
+  for step in ${members[$group]}; do
+    for file in "$out/$step".* "$out/$step"-*; do
+      if [[ -s $file ]]; then
+        files+=("$(basename "$file")")
+      fi
+    done
+  done
+  if ((${#files[@]})); then
+    tar --directory "$out" --create --gzip --remove-files --file "$out/$group.tar.gz" "${files[@]}"
+  fi
+}
+
 # run STEP SECONDS COMMAND…: exit code 0 of the command means that the step ran, 77 that it was skipped; the last line
 # on stderr is the reason.
 run() {
-  local step=$1 limit=$2 left=$((total - SECONDS)) began=$SECONDS status=ran reason="" code=0
+  local step=$1 limit=$2 began=$SECONDS status=ran reason="" code=0 rest=$((total - SECONDS))
   shift 2
-  if [[ -n $only && ",$only," != *",$step,"* ]]; then
+  if ! is_wanted "$step"; then
     return
   fi
-  echo "check.sh: $step" >&2
-  if ((left <= 0)); then
+  left=("${left[@]:1}")
+  if ((rest <= 0)); then
     printf '%s\tfailed\t0\tno time left: the limit of all steps is %s s\n' "$step" "$total" >>"$out/steps.tsv"
     return
   fi
-  limit=$((limit < left ? limit : left))
+  rest=$((rest < group_end - SECONDS ? rest : group_end - SECONDS))
+  if ((rest <= 0)); then
+    printf '%s\tfailed\t0\tno time left: its group took too long\n' "$step" >>"$out/steps.tsv"
+    return
+  fi
+  limit=$((limit < rest ? limit : rest))
   timeout --kill-after=5 "$limit" "$@" >"$out/$step.jsonl" 2>"$out/$step.log" || code=$?
   case $code in
     0) ;;
     77) status=skipped ;;
-    124) status=failed reason="took longer than $limit s" ;;
+    124 | 137) status=failed reason="took longer than $limit s" ;;
     *) status=failed ;;
   esac
   if [[ $code -ne 0 && -z $reason ]]; then
@@ -107,10 +176,12 @@ run() {
     reason=${reason:-exit code $code}
   fi
   printf '%s\t%s\t%s\t%s\n' "$step" "$status" "$((SECONDS - began))" "$reason" >>"$out/steps.tsv"
+  echo "check.sh: $step $status${reason:+ ($reason)}, $((SECONDS - began)) s; at $SECONDS s, left: ${left[*]:-none}" >&2
 }
 
 SECONDS=0
-run packages 240 "$python" "$here/packages.py" --requirements "$here/requirements.txt" "${install[@]}"
+begin machine
+run packages 140 "$python" "$here/packages.py" --requirements "$here/requirements.txt" "${install[@]}"
 if [[ -x $root/target/gpu-check-venv/bin/python && ! -x $root/.venv/bin/python ]]; then
   python=$root/target/gpu-check-venv/bin/python
 fi
@@ -126,18 +197,37 @@ simulated+=("$host::the_first_fault_is_the_cpus")
 overlapping=$device::runs_of_one_batch_overlap
 on_device=("$device::a_device_matches_the_cpu" "$overlapping" "$device::a_device_reports_the_errors_of_the_cpu")
 tests=("$python" "$here/parity.py" --program "$parity")
+# The programs of the other cases are so large that instrumenting them takes minutes.
+checked=(--cases dense,wide,one_hot,categories)
 streaming=("$python" "$here/requires.py" torch,pyarrow,numpy)
 
-run environment 120 "$python" "$here/environment.py" --root "$root"
+run environment 60 "$python" "$here/environment.py" --root "$root"
+run parity 90 "${tests[@]}" --on-device "${on_device[@]}"
+end
+begin copies
+run landing 40 "${streaming[@]}" "$here/landing.py"
+run registration 30 "${streaming[@]}" "$here/registration.py"
+run memory 60 "${streaming[@]}" "$here/memory.py"
+run graph 60 "${streaming[@]}" "$here/graph.py"
+end
+begin streams
+run server 90 "${streaming[@]}" "$here/server_stream.py"
+run timeline 120 "${streaming[@]}" "$here/timeline.py" --traces "$out"
+end
+begin speed
+run fused 40 "$python" "$here/fused.py" --program "$kernel"
+run loaders 60 "${streaming[@]}" "$here/loaders.py"
+end
+begin cores
+run scale 170 "${streaming[@]}" "$here/scale.py"
+end
+begin sanitizers
+run racecheck 60 "${tests[@]}" --on-device --sanitizer racecheck "$overlapping"
+run memcheck 120 "${tests[@]}" --on-device --sanitizer memcheck "${checked[@]}" "${on_device[@]}"
+end
+begin rehearsal
 run compile 300 "${tests[@]}" "${compiled[@]}"
 run host 300 "${tests[@]}" "${simulated[@]}"
-run parity 120 "${tests[@]}" --on-device "${on_device[@]}"
-run memcheck 150 "${tests[@]}" --on-device --sanitizer memcheck "${on_device[@]}"
-run racecheck 90 "${tests[@]}" --on-device --sanitizer racecheck "$overlapping"
-run fused 120 "$python" "$here/fused.py" --program "$kernel"
-run landing 120 "$python" "$here/landing.py"
-run registration 120 "${streaming[@]}" "$here/registration.py"
-run server 180 "${streaming[@]}" "$here/server_stream.py"
-run timeline 300 "${streaming[@]}" "$here/timeline.py" --traces "$out"
+end
 
-"$python" "$here/report.py" "$out"
+"$python" "$here/summary.py" "$out"

@@ -21,7 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "forebay-gpu-kit"
-LIMIT_BYTES = 60_000_000
+LIMIT_BYTES = 48_000_000
+NATIVE = "client/python/src/forebay/_native.abi3.so"
 # Sources of the steps, by glob below the repository's root.
 SOURCES = (
     "LICENSE",
@@ -32,10 +33,19 @@ SOURCES = (
     "client/python/src/forebay/**/*.py",
     "client/python/src/forebay/py.typed",
     "client/python/examples/flights_server.py",
+    "benches/peers/environments.py",
+    "benches/peers/lineup.py",
+    "benches/peers/process_tree.py",
+    "benches/peers/rates.py",
+    "benches/peers/visit.py",
+    "benches/peers/contenders/features.py",
+    "benches/peers/contenders/forebay_*.py",
+    "benches/peers/contenders/polars_hash.py",
+    "benches/peers/contenders/protocol.py",
+    "benches/peers/contenders/torch_loader.py",
     "server/tests/harness/src/harness/__init__.py",
     "server/tests/harness/src/harness/repository.py",
-    "server/tests/harness/src/harness/benches/__init__.py",
-    "server/tests/harness/src/harness/benches/criteo.py",
+    "server/tests/harness/src/harness/benches/*.py",
 )
 
 
@@ -49,11 +59,11 @@ def built_test(messages: Path) -> Path:
 
 
 def stage(folder: Path, programs: dict[str, Path]) -> None:
-    """Fill the folder with programs, stripped, and sources."""
+    """Fill the folder with programs, by their path in it and stripped, and with sources."""
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "bin").mkdir(parents=True)
     for name, program in programs.items():
-        target = folder / "bin" / name
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(program, target)
         with target.open("rb") as file:
             is_program = file.read(4) == b"\x7fELF"
@@ -83,7 +93,7 @@ def manifest(folder: Path) -> dict[str, object]:
     }
 
 
-def compress(folder: Path, archive: Path) -> int:
+def compress(folder: Path, archive: Path, preset: int) -> int:
     """Write the archive; return its size. Owners and times of the files do not enter it."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -91,7 +101,7 @@ def compress(folder: Path, archive: Path) -> int:
         entry.uname = entry.gname = ""
         return entry
 
-    with lzma.open(archive, "wb", preset=6) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+    with lzma.open(archive, "wb", preset=preset) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(folder, NAME, filter=plain)
     return archive.stat().st_size
 
@@ -101,14 +111,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", type=Path, required=True, help="forebay-server")
     parser.add_argument("--gpu-kernel", type=Path, required=True, help="gpu-kernel")
+    parser.add_argument("--native", type=Path, required=True, help="native module of the Python package")
     parity = parser.add_mutually_exclusive_group(required=True)
     parity.add_argument("--parity", type=Path, help="test program of the kernels, with CUDA")
     parity.add_argument("--parity-messages", type=Path, help="cargo's JSON messages about that program")
     parser.add_argument("--out", type=Path, default=ROOT / "target/gpu-kit", help="folder (%(default)s)")
     parser.add_argument("--limit-bytes", type=int, default=LIMIT_BYTES, help="limit of the archive (%(default)s)")
+    parser.add_argument("--preset", type=int, default=9, help="effort of the compression, 0 to 9 (%(default)s)")
     given = parser.parse_args()
     parity_program = given.parity or built_test(given.parity_messages)
-    programs = {"forebay-server": given.server, "gpu-kernel": given.gpu_kernel, "kernel-parity": parity_program}
+    programs = {
+        "bin/forebay-server": given.server,
+        "bin/gpu-kernel": given.gpu_kernel,
+        "bin/kernel-parity": parity_program,
+        NATIVE: given.native,
+    }
     for program in programs.values():
         if not program.is_file() or not os.access(program, os.X_OK):
             sys.exit(f"pack.py: {program} is missing, or not a program")
@@ -116,7 +133,7 @@ def main() -> None:
     archive.unlink(missing_ok=True)
     stage(folder, programs)
     (folder / "MANIFEST.json").write_text(json.dumps(manifest(folder), indent=1) + "\n")
-    size = compress(folder, archive)
+    size = compress(folder, archive, given.preset)
     if size > given.limit_bytes:
         archive.unlink()
         sys.exit(f"pack.py: the kit has {size:,} bytes, more than {given.limit_bytes:,}: make its files smaller")

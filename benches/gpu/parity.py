@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--program", type=Path, required=True, help="test program of the kernels, with CUDA")
     parser.add_argument("--on-device", action="store_true", help="the tests need a device")
     parser.add_argument("--sanitizer", choices=("memcheck", "racecheck", "synccheck", "initcheck"))
+    parser.add_argument("--cases", help="of the test that compares plans, these only: names separated by commas")
     parser.add_argument("tests", nargs="+")
     given = parser.parse_args()
     if not given.program.is_file():
@@ -86,6 +87,8 @@ def main() -> None:
         raise Skipped(problem)
     if find_nvrtc() is not None:
         os.environ["FOREBAY_NVRTC"] = str(find_nvrtc())
+    if given.cases:
+        os.environ["FOREBAY_CASES"] = given.cases
     unable = [check(given.program, test, given.sanitizer, has_device=given.on_device) for test in given.tests]
     if any(unable):
         raise Skipped("; ".join(dict.fromkeys(filter(None, unable))))

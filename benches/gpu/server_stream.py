@@ -45,22 +45,24 @@ def compare(server: Server, oracle: Server, plan: fb.FittedPlan, *, shuffle: boo
     emit(compared="--device cuda:0", shuffle=shuffle, batches=count, bytes=size)
 
 
-def land(url: str, plan: fb.FittedPlan, transport: str) -> None:
-    """Compare the tensors of `device="cuda"` with those in this process's memory."""
+def land(url: str, plan: fb.FittedPlan, device: str, transport: str) -> None:
+    """Compare the tensors on a device with those in the received memory."""
     import torch
 
     from forebay.torch import FlightDataset
 
     options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 3, "with_row_ids": True}
     expected = FlightDataset(url, DATASET, plan, **options)
-    landed = FlightDataset(url, DATASET, plan, device="cuda", **options)
+    landed = FlightDataset(url, DATASET, plan, device=device, **options)
     count = 0
     for one, other in zip(landed, expected, strict=True):
         for name, tensor in other.items():
-            if not one[name].is_cuda or not torch.equal(bits(one[name]), bits(tensor)):
-                raise Failed(f'batch {count}, {transport}: {name} with device="cuda" differs from the CPU\'s')
+            arrived = one[name]
+            is_there = arrived.device.type == device and (arrived.dtype, arrived.shape) == (tensor.dtype, tensor.shape)
+            if not is_there or not torch.equal(bits(arrived), bits(tensor)):
+                raise Failed(f"batch {count}, {transport}: {name} with device={device!r} differs from the CPU's")
         count += 1
-    emit(compared='device="cuda"', transport=landed.stats().get("transport", transport), batches=count)
+    emit(compared=f"device={device!r}", transport=landed.stats().get("transport", transport), batches=count)
 
 
 def bits(tensor: Any) -> Any:
@@ -85,9 +87,9 @@ def main() -> None:
             for shuffle in ORDERS:
                 compare(gpu, cpu, plan, shuffle=shuffle)
             on_cpu = device_problem(gpu.log)
-            if not no_torch:
-                land(cpu.url, plan, "flight")
-                land(fb.local(data), plan, "unix")
+            landing = "cpu" if no_torch else "cuda"
+            land(cpu.url, plan, landing, "tcp")
+            land(fb.local(data), plan, landing, "unix")
         emit(server_log=[line.strip() for line in gpu.log if "device" in line or "GPU" in line])
     if no_device:
         raise Skipped(f"compared on the CPU only: {no_device}")

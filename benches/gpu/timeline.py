@@ -8,10 +8,12 @@ runs on the CPU with a smaller model, as a rehearsal.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import tempfile
+import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,71 +24,50 @@ import forebay as fb
 from cuda_trace import events_of, overlap_of
 from device import torch_problem
 from forebay.torch import FlightDataset
-from harness.benches import criteo
 from served import DATASET, generate, server_program
 from step import Failed, Skipped, emit, run
+from train import PLAN, Tensors, Trainer
 
 BATCH_SIZE = 8192
 ROUNDS = 3
 REHEARSAL_ROWS = 3 * BATCH_SIZE
-DIMENSIONS = 16
-RATE = 0.01
-# `dense`, `cats` and `hashed`.
-TENSORS = 3
-PLAN = fb.Plan(
-    outputs={
-        "dense": fb.cols(*criteo.DENSE).fill_null(0).log1p().standardize().clip(-3, 3),
-        "cats": fb.cols(*criteo.STRINGS).hash_bucket(criteo.HASH_BUCKETS),
-        "hashed": fb.cols(*criteo.INTEGERS).hash_bucket(criteo.HASH_BUCKETS),
-    }
-)
-
-Tensors = dict[str, torch.Tensor]
+# A batch is one copy.
+COPIES = 1
+# Widths of the model: steps of milliseconds, and steps so short that the feed decides.
+WIDTHS = (2048, 256)
 
 
-class Trainer:
-    """A model of embeddings and dense layers."""
+@dataclass(frozen=True)
+class Epoch:
+    """A measured epoch."""
 
-    def __init__(self, device: str, width: int) -> None:
-        torch.manual_seed(7)
-        inputs = len(criteo.DENSE) + 2 * DIMENSIONS
-        self.device = device
-        self.embeddings = torch.nn.EmbeddingBag(criteo.HASH_BUCKETS, DIMENSIONS, device=device)
-        self.layers = torch.nn.Sequential(
-            torch.nn.Linear(inputs, width, device=device),
-            torch.nn.ReLU(),
-            torch.nn.Linear(width, width, device=device),
-            torch.nn.ReLU(),
-            torch.nn.Linear(width, 1, device=device),
-        )
-        # Plain gradient descent by hand: torch.optim takes seconds to import.
-        self.parameters = [*self.embeddings.parameters(), *self.layers.parameters()]
-
-    def step(self, batch: Tensors) -> None:
-        """Run a training step without waiting for the device."""
-        vectors = [self.embeddings(batch[name]) for name in ("cats", "hashed")]
-        loss = self.layers(torch.cat([batch["dense"], *vectors], dim=1)).square().mean()
-        gradients = torch.autograd.grad(loss, self.parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                parameter.sub_(gradient, alpha=RATE)
-
-    def wait(self) -> None:
-        """Wait until the device is done."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+    batches: int
+    seconds: float
+    reading_cpu_seconds: float
+    """CPU time of the thread that reads ahead, up to the last batch. While it runs Python, the loop does not."""
 
 
-def epoch(data: Any, trainer: Trainer, number: int, *, with_steps: bool) -> tuple[int, float]:
-    """Read an epoch, with or without steps. Return its batches and seconds."""
+def epoch(data: Any, trainer: Trainer, number: int, *, with_steps: bool) -> Epoch:
+    """Read an epoch, with or without steps."""
     data.set_epoch(number)
-    count, began = 0, time.perf_counter()
+    count, cpu_seconds, began = 0, 0.0, time.perf_counter()
     for batch in data:
         if with_steps:
             trainer.step(batch)
         count += 1
+        cpu_seconds = reading_cpu_seconds() or cpu_seconds
     trainer.wait()
-    return count, time.perf_counter() - began
+    return Epoch(count, time.perf_counter() - began, cpu_seconds)
+
+
+def reading_cpu_seconds() -> float:
+    """Return the CPU time of the threads that read ahead; 0 if there is none."""
+    total = 0.0
+    for thread in threading.enumerate():
+        if thread.name == "forebay-prefetch" and thread.ident is not None:
+            with contextlib.suppress(OSError):
+                total += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    return total
 
 
 def steps_alone(trainer: Trainer, batch: Tensors, count: int) -> float:
@@ -98,26 +79,36 @@ def steps_alone(trainer: Trainer, batch: Tensors, count: int) -> float:
     return time.perf_counter() - began
 
 
-def measure(url: str, plan: fb.FittedPlan, trainer: Trainer, transport: str, traces: Path) -> None:
-    """Measure one transport."""
-    device = "cuda" if trainer.device == "cuda" else None
+def measure(url: str, plan: fb.FittedPlan, device: str | None, width: int, transport: str, traces: Path) -> None:
+    """Measure one transport and one model."""
+    trainer = Trainer(device or "cpu", width)
     options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 7, "remainder": "drop"}
     data = FlightDataset(url, DATASET, plan, device=device, **options)
     resident = {name: tensor.clone() for name, tensor in next(iter(data)).items()}
     epoch(data, trainer, 0, with_steps=True)
     ratios: list[float] = []
     for number in range(1, (1 if device is None else ROUNDS) + 1):
-        count, loading = epoch(data, trainer, 2 * number, with_steps=False)
+        loading = epoch(data, trainer, 2 * number, with_steps=False)
+        count = loading.batches
         steps = steps_alone(trainer, resident, count)
-        again, together = epoch(data, trainer, 2 * number + 1, with_steps=True)
-        if again != count:
-            raise Failed(f"an epoch had {count} batches and then {again}")
-        ratios.append(together / max(loading, steps))
-        seconds = {"loading_seconds": loading, "steps_seconds": steps, "together_seconds": together}
-        emit(transport=transport, round=number, batches=count, ratio=ratios[-1], **seconds)
-    arrived = data.stats().get("transport", transport)
-    emit(transport=transport, arrived_by=arrived, ratio=statistics.median(ratios), stats=data.stats())
-    if device is not None:
+        waited = data.stats()["wait_seconds"]
+        together = epoch(data, trainer, 2 * number + 1, with_steps=True)
+        waited = data.stats()["wait_seconds"] - waited
+        if together.batches != count:
+            raise Failed(f"an epoch had {count} batches and then {together.batches}")
+        ratios.append(together.seconds / max(loading.seconds, steps))
+        seconds = {
+            "loading_seconds": loading.seconds,
+            "steps_seconds": steps,
+            "together_seconds": together.seconds,
+            "step_wait_seconds": waited / count,
+            "reading_cpu_seconds_per_batch": loading.reading_cpu_seconds / count,
+        }
+        emit(transport=transport, width=width, round=number, batches=count, ratio=ratios[-1], **seconds)
+    stats = data.stats()
+    arrived = stats.get("transport", transport)
+    emit(transport=transport, width=width, arrived_by=arrived, ratio=statistics.median(ratios), stats=stats)
+    if device is not None and width == WIDTHS[0]:
         profile(data, trainer, transport, traces)
 
 
@@ -125,9 +116,9 @@ def profile(data: Any, trainer: Trainer, transport: str, traces: Path) -> None:
     """Measure the overlap of an epoch on the GPU's timeline, and keep the trace."""
     path = traces / f"timeline-{transport}.trace.json.gz"
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        count, _ = epoch(data, trainer, 2 * ROUNDS + 2, with_steps=True)
+        count = epoch(data, trainer, 2 * ROUNDS + 2, with_steps=True).batches
     profiler.export_chrome_trace(str(path))
-    overlap = overlap_of(events_of(path), copies_per_step=TENSORS)
+    overlap = overlap_of(events_of(path), copies_per_step=COPIES)
     emit(transport=transport, trace=path.name, batches=count, overlap_ratio=overlap.ratio, **asdict(overlap))
     if not overlap.kernels or not overlap.copies:
         raise Failed(f"{path.name} has {overlap.kernels} kernels and {overlap.copies} copies to the GPU")
@@ -141,14 +132,16 @@ def main() -> None:
     if problem:
         # Threads that wait for each other on busy cores take minutes.
         torch.set_num_threads(1)
-    rows, trainer = (REHEARSAL_ROWS, Trainer("cpu", 16)) if problem else (1_000_000, Trainer("cuda", 2048))
+    rows, device, widths = (REHEARSAL_ROWS, None, (16,)) if problem else (1_000_000, "cuda", WIDTHS)
     with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
         data = {DATASET: generate(Path(scratch), rows)}
         with running_server(server_program(), data, Path(scratch) / "state") as server:
             with fb.connect(server.url) as client:
                 plan = client.fit(DATASET, PLAN)
-            measure(server.url, plan, trainer, "tcp", traces)
-        measure(fb.local(data), plan, trainer, "unix", traces)
+            for width in widths:
+                measure(server.url, plan, device, width, "tcp", traces)
+        for width in widths:
+            measure(fb.local(data), plan, device, width, "unix", traces)
     if problem:
         raise Skipped(f"rehearsed on the CPU only: {problem}")
 

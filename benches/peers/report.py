@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lineup import GOALS, POLARS, Entry
+from rates import cpu_seconds_per_row, rate
 
 MB = 1e6
 
@@ -52,34 +53,9 @@ class Ratio:
     high: float
 
 
-def rate(result: dict[str, Any]) -> float:
-    """Return rows per second."""
-    rows, seconds, _ = _counted(result)
-    return rows / seconds
-
-
-def cpu_seconds_per_row(result: dict[str, Any]) -> float:
-    """Return the CPU seconds of all processes per row."""
-    rows, _, cpu_seconds = _counted(result)
-    return cpu_seconds / rows
-
-
 def others_share(result: dict[str, Any]) -> float:
     """Return the share of the CPU seconds during the epoch that other processes used."""
     return result["others_cpu_seconds"] / (result["others_cpu_seconds"] + result["cpu_seconds"])
-
-
-def _counted(result: dict[str, Any]) -> tuple[int, float, float]:
-    """Return rows, seconds and CPU seconds; for a stopped epoch, those after the first batch.
-
-    The cost before that batch (starting workers, filling a buffer) is paid once per epoch and would weigh too much in a
-    part of one.
-    """
-    if result["stopped"]:
-        names = ("rows", "seconds", "cpu_seconds")
-        rows, seconds, cpu_seconds = (result[name] - result[f"first_{name}"] for name in names)
-        return rows, seconds, cpu_seconds
-    return result["rows"], result["seconds"], result["cpu_seconds"]
 
 
 def ratio(one: Outcome, other: Outcome) -> Ratio | None:

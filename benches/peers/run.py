@@ -19,6 +19,7 @@ import report
 from environments import NotInstalled, python_of
 from harness.benches import bench_server, criteo, machine
 from lineup import LINEUP, Entry
+from rates import rate
 from reference import Disagreement, Expected
 from report import Outcome
 from visit import Failed, visit
@@ -75,7 +76,7 @@ class Run:
             print(f"{outcome.entry.name}: {outcome.failure}", flush=True)
             return
         outcome.rounds[number] = result
-        print(f"round {number}, {outcome.entry.name}: {report.rate(result):,.0f} rows/s", flush=True)
+        print(f"round {number}, {outcome.entry.name}: {rate(result):,.0f} rows/s", flush=True)
 
     def _job(self, entry: Entry, mode: str) -> dict[str, Any]:
         data = {name: {"folder": str(folder), "rows": self._rows[name]} for name, folder in self._folders.items()}

@@ -34,6 +34,7 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
     mark = uuid.uuid4().hex
     tree = ProcessTree(mark)
     log = Path(job["scratch"]) / "log.txt"
+    modules = os.pathsep.join(filter(None, [str(HARNESS), os.environ.get("PYTHONPATH", "")]))
     with log.open("w") as errors:
         process = subprocess.Popen(
             [str(python_of(entry.environment)), str(CONTENDERS / entry.script), json.dumps(job)],
@@ -41,7 +42,7 @@ def visit(entry: Entry, job: dict[str, Any]) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, MARK: mark, "PYTHONPATH": str(HARNESS), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, MARK: mark, "PYTHONPATH": modules, "PYTHONDONTWRITEBYTECODE": "1"},
             cwd=job["scratch"],
         )
     lines = _lines(process)

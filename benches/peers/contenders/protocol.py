@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -90,7 +90,7 @@ def serve(make: Callable[[Job], Contender], *packages: str) -> None:
         if job.mode == "time":
             for _ in contender.epoch(job.small, 0):
                 pass
-        _write(lines, {"ready": {package: version(package) for package in ("torch", *packages)}})
+        _write(lines, {"ready": {package: _version(package) for package in ("torch", *packages)}})
         sys.stdin.readline()
         if job.mode == "time":
             _write(lines, {"result": _timed(contender, job, lines)})
@@ -167,6 +167,13 @@ def _summed(contender: Contender, data: Data, scratch: Path) -> dict[str, Any]:
         "cats_least": cats_least.tolist(),
         "cats_most": cats_most.tolist(),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed: imported from its source"
 
 
 def _write(lines: Any, answer: dict[str, Any]) -> None:

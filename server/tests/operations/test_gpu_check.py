@@ -18,12 +18,14 @@ from harness.archives import unpack
 from harness.repository import ROOT
 from harness.serving import server_binary
 
+pytestmark = pytest.mark.long
 GPU = ROOT / "benches/gpu"
 sys.path.append(str(GPU))
 cuda_trace, device, parity, step = (
     importlib.import_module(name) for name in ("cuda_trace", "device", "parity", "step")
 )
 
+PASSED = "test result: ok. 1 passed; 0 failed"
 NO_DRIVER = "no CUDA driver (libcuda.so.1 cannot be loaded)"
 SECONDS_MAX = 580
 without_gpu = pytest.mark.skipif(not device.driver_problem(), reason="this machine has a GPU")
@@ -45,10 +47,16 @@ def parity_program() -> str:
 def check(
     out: Path, *arguments: str, root: Path = ROOT, python: str = sys.executable, **variables: str
 ) -> tuple[int, dict[str, Any], str]:
-    """Run check.sh. Return its exit code, its steps by name, and what it printed."""
+    """Run check.sh of a checkout. Return its exit code, its steps by name, and what it printed."""
     programs = {"FOREBAY_SERVER_BIN": server_binary(), "FOREBAY_GPU_KERNEL_BIN": "/bin/true"}
-    command = ["bash", root / "benches/gpu/check.sh", "--out", out, "--python", python, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **programs, **variables}
+    return ran(root, out, *arguments, python=python, environment=environment)
+
+
+def ran(
+    root: Path, out: Path, *arguments: str, python: str, environment: dict[str, str]
+) -> tuple[int, dict[str, Any], str]:
+    command = ["bash", root / "benches/gpu/check.sh", "--out", out, "--python", python, *arguments]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX)
     summary = out / "summary.jsonl"
     steps = [json.loads(line) for line in summary.read_text().splitlines()] if summary.exists() else []
@@ -69,29 +77,62 @@ def script(path: Path, body: str) -> str:
 
 
 @without_gpu
-def test_steps_that_need_a_gpu_are_skipped_and_the_others_run(tmp_path: Path):
-    code, steps, printed = check(tmp_path, "--no-install", FOREBAY_PARITY_BIN=parity_program())
-    assert code == 0, printed
-    ran = {name for name, each in steps.items() if each["status"] == "ran"}
-    assert ran == {"packages", "environment", "compile", "host"}
+def test_a_kit_runs_where_it_is_unpacked_without_an_environment(tmp_path: Path):
+    server = Path(server_binary())
+    programs = ["--server", server, "--gpu-kernel", "/bin/true", "--parity", parity_program()]
+    programs += ["--native", server.parent / "lib_native.so", "--preset", "0"]
+    command = [sys.executable, GPU / "pack.py", "--out", tmp_path / "packed", "--limit-bytes", "1000000000", *programs]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    with tarfile.open(tmp_path / "packed/forebay-gpu-kit.tar.xz") as archive:
+        unpack(archive, tmp_path / "empty")
+    kit, out = tmp_path / "empty/forebay-gpu-kit", tmp_path / "results"
+    # The kernels' tests, which `compile` and `host` run, run as tests of the crate.
+    names = ["packages", "environment", "parity", "landing", "registration", "memory", "graph", "server", "timeline"]
+    names += ["fused", "loaders", "scale", "racecheck", "memcheck"]
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "empty"), "OMP_NUM_THREADS": "1"}
+    options = ("--no-install", "--archives", "--only", ",".join(names))
+    code, steps, printed = ran(kit, out, *options, python=sys.executable, environment=bare)
+    assert (code, list(steps)) == (0, names), printed
+    assert {name for name, each in steps.items() if each["status"] == "ran"} == {"packages", "environment"}
     reasons = {name: each["reason"] for name, each in steps.items() if each["status"] == "skipped"}
+    rehearsed = f"rehearsed on the CPU only: {NO_DRIVER}"
+    without = ("parity", "landing", "registration", "graph", "fused", "racecheck", "memcheck")
     assert reasons == {
-        **dict.fromkeys(("parity", "memcheck", "racecheck", "fused", "landing", "registration"), NO_DRIVER),
+        **dict.fromkeys(without, NO_DRIVER),
         "server": f"compared on the CPU only: {NO_DRIVER}",
-        "timeline": f"rehearsed on the CPU only: {NO_DRIVER}",
+        **dict.fromkeys(("memory", "timeline", "loaders"), rehearsed),
+        "scale": f"rehearsed on two cores only: {NO_DRIVER}",
     }
-    compiled = [line["test"] for line in results(tmp_path, "compile")]
-    assert compiled[0] == "cuda::tests::sources::nvrtc_compiles_every_source"
-    assert len(results(tmp_path, "host")) == 3
-    assert [line["shuffle"] for line in results(tmp_path, "server") if line.get("bytes", 0) > 1_000_000] == [
-        False,
-        True,
+    assert (out / "summary.txt").read_text() in printed
+    assert "check.sh: landing skipped" in printed
+    # Few files, as a machine may return only some.
+    archives = sorted(path.name for path in out.iterdir())
+    assert archives == [
+        *(f"{group}.tar.gz" for group in ("copies", "cores", "machine", "sanitizers", "speed", "streams")),
+        "summary.jsonl",
+        "summary.txt",
     ]
-    arrived = {line["transport"]: line["arrived_by"] for line in results(tmp_path, "timeline") if "arrived_by" in line}
-    assert arrived["unix"] == "ring"
-    # The kit has no native module, a checkout may.
-    assert arrived["tcp"] in ("native", "flight")
-    assert (tmp_path / "summary.txt").read_text() in printed
+    for path in out.glob("*.tar.gz"):
+        with tarfile.open(path) as archive:
+            unpack(archive, out)
+    assert [line["shuffle"] for line in results(out, "server") if line.get("bytes", 0) > 1_000_000] == [False, True]
+    landed = [(line["compared"], line["transport"]) for line in results(out, "server") if "transport" in line]
+    assert landed == [("device='cpu'", "native"), ("device='cpu'", "ring")]
+    arrived = {line["transport"]: line["arrived_by"] for line in results(out, "timeline") if "arrived_by" in line}
+    assert arrived == {"tcp": "native", "unix": "ring"}
+    assert [line["contender"] for line in results(out, "scale")] == ["forebay-client"]
+    assert {line["rows"] for line in results(out, "loaders")} == {20_000}
+    assert [line["transport"] for line in results(out, "memory")] == ["tcp", "unix"]
+
+
+@without_gpu
+def test_programs_are_compiled_and_compared_where_there_is_no_gpu(tmp_path: Path):
+    program = script(tmp_path / "tests", f"echo '{PASSED}'")
+    code, steps, printed = check(tmp_path / "out", "--no-install", "--only", "compile,host", FOREBAY_PARITY_BIN=program)
+    assert (code, {each["status"] for each in steps.values()}) == (0, {"ran"}), printed
+    compiled = [line["test"] for line in results(tmp_path / "out", "compile")]
+    assert compiled[0] == "cuda::tests::sources::nvrtc_compiles_every_source"
+    assert len(results(tmp_path / "out", "host")) == 3
 
 
 @without_gpu
@@ -134,8 +175,6 @@ def test_wrong_arguments_are_refused(tmp_path: Path, arguments: tuple[str, ...])
 
 
 # === With a GPU ===
-
-PASSED = "test result: ok. 1 passed; 0 failed"
 
 
 @pytest.mark.parametrize(
@@ -190,11 +229,12 @@ def pack(out: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Pack a kit of scripts in place of programs."""
     out.mkdir(exist_ok=True)
     server = script(out / "server", "echo forebay-server 9.9")
-    command = [sys.executable, GPU / "pack.py", "--server", server, "--gpu-kernel", server, "--out", out, *arguments]
+    programs = ["--server", server, "--gpu-kernel", server, "--native", server]
+    command = [sys.executable, GPU / "pack.py", *programs, "--out", out, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_a_kit_runs_where_it_is_unpacked_and_notices_a_changed_file(tmp_path: Path):
+def test_a_kit_notices_a_changed_file(tmp_path: Path):
     packed = pack(tmp_path / "out", "--parity", "/bin/true")
     assert packed.returncode == 0, packed.stderr
     with tarfile.open(tmp_path / "out/forebay-gpu-kit.tar.xz") as archive:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
+import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,17 +74,20 @@ def plan() -> dict[str, Any]:
     }
 
 
-def generate(folder: Path, shape: Shape) -> list[Path]:
-    """Write missing and outdated files; return all paths."""
+def generate(folder: Path, shape: Shape, *, workers: int = 1) -> list[Path]:
+    """Write missing and outdated files, each by one of the worker processes; return all paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"part-{number:03}.parquet" for number in range(shape.files)]
     foreign = sorted({path.name for path in folder.glob("*.parquet")} - {path.name for path in paths})
     if foreign:
         raise SystemExit(f"{folder} has other Parquet files, such as {foreign[0]}: remove them or use another folder")
-    for number, path in enumerate(paths):
-        parameters = json.dumps({**dataclasses.asdict(shape), "file": number}, sort_keys=True).encode()
-        if not _is_current(path, parameters):
-            _write(path, table(shape, number), parameters, shape.row_group_rows)
+    if workers == 1:
+        for number, path in enumerate(paths):
+            _write_if_outdated(path, shape, number)
+    else:
+        # Forked processes would inherit locks of pyarrow's threads.
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(_write_if_outdated, paths, itertools.repeat(shape), range(len(paths))))
     return paths
 
 
@@ -98,6 +104,12 @@ def table(shape: Shape, number: int) -> pa.Table:
         codes = pa.array(rng.zipf(ZIPF_EXPONENT, rows) % cardinality, pa.int64())
         columns[name] = pa.array([f"k{code}" for code in range(cardinality)]).take(codes) if name in STRINGS else codes
     return pa.table(columns)
+
+
+def _write_if_outdated(path: Path, shape: Shape, number: int) -> None:
+    parameters = json.dumps({**dataclasses.asdict(shape), "file": number}, sort_keys=True).encode()
+    if not _is_current(path, parameters):
+        _write(path, table(shape, number), parameters, shape.row_group_rows)
 
 
 def _is_current(path: Path, parameters: bytes) -> bool:
