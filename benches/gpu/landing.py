@@ -77,6 +77,7 @@ def land(columns: int, rows: int) -> None:
     batch = fb.Batch(pa.ipc.open_stream(sink.getvalue()).read_next_batch(), pa.py_buffer(b""))
     device_copy = DeviceCopy(resolve_device("cuda"))
     durations: list[float] = []
+    landed: dict[str, torch.Tensor] = {}
     for _ in range(REPETITIONS + 3):
         began = time.perf_counter()
         copied = device_copy.copy(batch)

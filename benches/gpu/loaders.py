@@ -35,7 +35,8 @@ ROUNDS = 3
 
 def statistics_of(plan: fb.FittedPlan, folder: Path) -> Path:
     """Write the plan's means and deviations where the DataLoader's features read them; return the folder."""
-    dense = next(each for each in plan.plan.to_dict()["outputs"] if each["name"] == "dense")
+    outputs: list[dict[str, Any]] = plan.plan.to_dict()["outputs"]  # pyright: ignore[reportAssignmentType]
+    dense = next(each for each in outputs if each["name"] == "dense")
     fitted = [op["standardize"] for part in dense["parts"] for op in part["ops"] if "standardize" in op]
     statistics = {name: [each[name] for each in fitted] for name in ("mean", "std")}
     (folder / "statistics.json").write_text(json.dumps(statistics))

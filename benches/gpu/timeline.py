@@ -91,9 +91,9 @@ def measure(url: str, plan: fb.FittedPlan, device: str | None, width: int, trans
         loading = epoch(data, trainer, 2 * number, with_steps=False)
         count = loading.batches
         steps = steps_alone(trainer, resident, count)
-        waited = data.stats()["wait_seconds"]
+        waited = float(data.stats()["wait_seconds"])
         together = epoch(data, trainer, 2 * number + 1, with_steps=True)
-        waited = data.stats()["wait_seconds"] - waited
+        waited = float(data.stats()["wait_seconds"]) - waited
         if together.batches != count:
             raise Failed(f"an epoch had {count} batches and then {together.batches}")
         ratios.append(together.seconds / max(loading.seconds, steps))

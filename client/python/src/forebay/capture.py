@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ THREAD_LOCAL = 1
 
 
 @contextmanager
-def beside_captures() -> Iterator[None]:
+def beside_captures() -> Generator[None, None, None]:
     """Let this thread allocate memory and query events while another one captures a graph.
 
     By default CUDA refuses both to every thread of the process during a capture of mode "global", torch's default, and
