@@ -74,7 +74,7 @@ modules=$root/client/python/src:$root/server/tests/harness/src:$root/client/pyth
 export PYTHONPATH=$modules:$root/benches/peers/contenders${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
-# In this order. A group's results are archived together, and it has at most GROUP_SECONDS.
+# In this order. A group's results are archived together.
 groups=(machine copies streams speed cores sanitizers rehearsal)
 declare -A members=(
   [machine]="packages environment parity"
@@ -85,8 +85,6 @@ declare -A members=(
   [sanitizers]="racecheck memcheck"
   [rehearsal]="compile host"
 )
-GROUP_SECONDS=170
-REHEARSAL_SECONDS=420
 
 steps=()
 for group in "${groups[@]}"; do
@@ -103,7 +101,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 : >"$out/steps.tsv"
 
-# What a GPU is not needed for is not run where there is one: its time is dear.
+# Steps that need no GPU are not run where there is one, whose time may be short.
 problem=$("$python" "$here/device.py")
 is_wanted() {
   if [[ -n $only ]]; then
@@ -119,17 +117,14 @@ for step in "${steps[@]}"; do
   fi
 done
 
-# begin GROUP: the steps that follow belong to it.
+# begin GROUP SECONDS: the steps that follow belong to it, and have at most this time together.
 begin() {
-  group=$1 group_end=$((SECONDS + GROUP_SECONDS))
-  if [[ $group == rehearsal ]]; then
-    group_end=$((SECONDS + REHEARSAL_SECONDS))
-  fi
+  group=$1 group_end=$((SECONDS + $2))
 }
 
 # The group's results become one archive, which exists even if a later group is cut off.
 end() {
-  local step files=()
+  local step file files=()
   if [[ $archives == no ]]; then
     return
   fi
@@ -180,8 +175,8 @@ run() {
 }
 
 SECONDS=0
-begin machine
-run packages 140 "$python" "$here/packages.py" --requirements "$here/requirements.txt" "${install[@]}"
+begin machine 390
+run packages 240 "$python" "$here/packages.py" --requirements "$here/requirements.txt" "${install[@]}"
 if [[ -x $root/target/gpu-check-venv/bin/python && ! -x $root/.venv/bin/python ]]; then
   python=$root/target/gpu-check-venv/bin/python
 fi
@@ -204,28 +199,28 @@ streaming=("$python" "$here/requires.py" torch,pyarrow,numpy)
 run environment 60 "$python" "$here/environment.py" --root "$root"
 run parity 90 "${tests[@]}" --on-device "${on_device[@]}"
 end
-begin copies
+begin copies 170
 run landing 40 "${streaming[@]}" "$here/landing.py"
 run registration 30 "${streaming[@]}" "$here/registration.py"
 run memory 60 "${streaming[@]}" "$here/memory.py"
 run graph 60 "${streaming[@]}" "$here/graph.py"
 end
-begin streams
+begin streams 170
 run server 90 "${streaming[@]}" "$here/server_stream.py"
 run timeline 120 "${streaming[@]}" "$here/timeline.py" --traces "$out"
 end
-begin speed
+begin speed 100
 run fused 40 "$python" "$here/fused.py" --program "$kernel"
 run loaders 60 "${streaming[@]}" "$here/loaders.py"
 end
-begin cores
+begin cores 170
 run scale 170 "${streaming[@]}" "$here/scale.py"
 end
-begin sanitizers
+begin sanitizers 170
 run racecheck 60 "${tests[@]}" --on-device --sanitizer racecheck "$overlapping"
 run memcheck 120 "${tests[@]}" --on-device --sanitizer memcheck "${checked[@]}" "${on_device[@]}"
 end
-begin rehearsal
+begin rehearsal 420
 run compile 300 "${tests[@]}" "${compiled[@]}"
 run host 300 "${tests[@]}" "${simulated[@]}"
 end

@@ -7,17 +7,12 @@ totals must be those of the same batches on the CPU.
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from flights_server import running_server
-
-import forebay as fb
 from device import require_torch
-from served import DATASET, generate, server_program
+from served import DATASET, served
 from step import Failed, emit, run
 
 BATCH_SIZE = 4096
@@ -77,26 +72,21 @@ def main() -> None:
     from forebay.torch import FlightDataset
     from train import PLAN
 
-    with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
-        data = {DATASET: generate(Path(scratch), ROWS)}
-        with running_server(server_program(), data, Path(scratch) / "state") as server:
-            with fb.connect(server.url) as client:
-                plan = client.fit(DATASET, PLAN)
-            failures: list[str] = []
-            for (transport, url), mode in itertools.product(
-                (("tcp", server.url), ("unix", fb.local(data))), ("thread_local", "global")
-            ):
-                options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 7, "remainder": "drop"}
-                expected = totals_of(FlightDataset(url, DATASET, plan, **options))
-                try:
-                    on_gpu = FlightDataset(url, DATASET, plan, device="cuda", prefetch=PREFETCH, **options)
-                    found = replayed_totals(on_gpu, mode)
-                    problem = "" if found == expected else f"the sums are {found}, not {expected}"
-                except RuntimeError as error:
-                    problem = str(error).splitlines()[0]
-                emit(transport=transport, capture_error_mode=mode, problem=problem)
-                if problem:
-                    failures.append(f"{transport}, {mode}: {problem}")
+    failures: list[str] = []
+    options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 7, "remainder": "drop"}
+    with served(ROWS, PLAN) as (urls, plan):
+        for (transport, url), mode in itertools.product(urls.items(), ("thread_local", "global")):
+            expected = totals_of(FlightDataset(url, DATASET, plan, **options))
+            try:
+                found = replayed_totals(
+                    FlightDataset(url, DATASET, plan, device="cuda", prefetch=PREFETCH, **options), mode
+                )
+                problem = "" if found == expected else f"the sums are {found}, not {expected}"
+            except RuntimeError as error:
+                problem = str(error).splitlines()[0]
+            emit(transport=transport, capture_error_mode=mode, problem=problem)
+            if problem:
+                failures.append(f"{transport}, {mode}: {problem}")
     if failures:
         raise Failed("; ".join(failures))
 

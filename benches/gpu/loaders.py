@@ -6,7 +6,6 @@ chunk's dictionary, not vocabulary indices. No step runs. Without a GPU, few row
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -25,22 +24,12 @@ import forebay as fb
 from device import torch_problem
 from forebay.torch import FlightDataset
 from harness.benches import criteo
-from served import DATASET, server_program
+from served import DATASET, server_program, statistics_of
 from step import Failed, Skipped, emit, run
 
 BATCH_SIZE = 8192
 WORKERS = 8
 ROUNDS = 3
-
-
-def statistics_of(plan: fb.FittedPlan, folder: Path) -> Path:
-    """Write the plan's means and deviations where the DataLoader's features read them; return the folder."""
-    outputs: list[dict[str, Any]] = plan.plan.to_dict()["outputs"]  # pyright: ignore[reportAssignmentType]
-    dense = next(each for each in outputs if each["name"] == "dense")
-    fitted = [op["standardize"] for part in dense["parts"] for op in part["ops"] if "standardize" in op]
-    statistics = {name: [each[name] for each in fitted] for name in ("mean", "std")}
-    (folder / "statistics.json").write_text(json.dumps(statistics))
-    return folder
 
 
 def pinned(groups: RowGroups, device: str, workers: int) -> Iterator[torch.Tensor]:

@@ -5,17 +5,14 @@ Without a GPU, a few epochs are read on the CPU, as a rehearsal.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
-from flights_server import running_server
 
 import forebay as fb
 from device import torch_problem
 from forebay.torch import FlightDataset
-from served import DATASET, generate, server_program
+from served import DATASET, served
 from step import Failed, Skipped, emit, run
 from train import PLAN
 
@@ -44,13 +41,8 @@ def main() -> None:
     """Read the epochs by both transports."""
     problem = torch_problem()
     device = None if problem else "cuda"
-    with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
-        data = {DATASET: generate(Path(scratch), 10_000 if problem else 100_000)}
-        with running_server(server_program(), data, Path(scratch) / "state") as server:
-            with fb.connect(server.url) as client:
-                plan = client.fit(DATASET, PLAN)
-            reserved = {"tcp": reserved_bytes(server.url, plan, device, "tcp")}
-        reserved["unix"] = reserved_bytes(fb.local(data), plan, device, "unix")
+    with served(10_000 if problem else 100_000, PLAN) as (urls, plan):
+        reserved = {transport: reserved_bytes(url, plan, device, transport) for transport, url in urls.items()}
     if problem:
         raise Skipped(f"rehearsed on the CPU only: {problem}")
     for transport, counts in reserved.items():

@@ -1,4 +1,4 @@
-"""Rows per second on 1, 2, 4, 8, … cores, of Forebay's client and server together, and of Polars.
+"""Rows per second on 1, 2, 4, 8, … cores, of Forebay's client and server together, and of Polars if it is installed.
 
 All processes of a contender are limited to the same cores. Without a GPU, one short visit on two cores is a rehearsal:
 `make bench-peers` compares contenders.
@@ -7,6 +7,7 @@ All processes of a contender are limited to the same cores. Without a GPU, one s
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -16,9 +17,8 @@ import forebay as fb
 from device import driver_problem
 from harness.benches import criteo
 from lineup import FILE_ORDER, LINEUP, POLARS, SHUFFLED
-from loaders import statistics_of
 from rates import cpu_seconds_per_row, rate
-from served import server_program
+from served import server_program, statistics_of
 from step import Failed, Skipped, emit, run
 from visit import Failed as VisitFailed
 from visit import visit
@@ -44,6 +44,9 @@ class Visits:
         entry = next(entry for entry in LINEUP if entry.name == name)
         scratch = self._folder / name
         scratch.mkdir(exist_ok=True)
+        if name == POLARS:
+            # The first visit of Forebay fitted the plan.
+            statistics_of(fb.FittedPlan.from_json(self._folder / "forebay-plan.json"), self._folder)
         job = {
             **self._data,
             "fitted": str(self._folder),
@@ -68,10 +71,6 @@ class Visits:
         emit(contender=name, cores=len(cores), **figures, **result)
         return ""
 
-    def note_statistics(self) -> None:
-        """Write the statistics that Forebay's first visit fitted, for the contender without a server."""
-        statistics_of(fb.FittedPlan.from_json(self._folder / "forebay-plan.json"), self._folder)
-
 
 def main() -> None:
     """Visit every contender with every number of cores."""
@@ -80,14 +79,17 @@ def main() -> None:
     powers = [2**power for power in range(len(available).bit_length())]
     counts = [min(2, len(available))] if problem else [count for count in powers if count <= len(available)]
     shape = criteo.Shape(files=1, rows_per_file=20_000) if problem else criteo.Shape(files=16, rows_per_file=500_000)
+    contenders = CONTENDERS[:1] if problem else CONTENDERS
+    if POLARS in contenders and importlib.util.find_spec("polars") is None:
+        emit(contender=POLARS, problem="polars is not installed")
+        contenders = tuple(name for name in contenders if name != POLARS)
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
         visits = Visits(Path(scratch), shape)
         # Forebay's first visit fits the plan, with every core.
         for count in reversed(counts):
-            for name in CONTENDERS[:1] if problem else CONTENDERS:
+            for name in contenders:
                 failures.append(visits.measure(name, available[:count]))
-                visits.note_statistics()
     if failures := [each for each in failures if each]:
         raise Failed("; ".join(failures))
     if problem:

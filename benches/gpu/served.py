@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from flights_server import running_server
 
 import forebay as fb
 from harness.benches import criteo
@@ -35,6 +41,27 @@ def generate(folder: Path, rows: int) -> Path:
     """Write the data; return its folder."""
     criteo.generate(folder / DATASET, criteo.Shape(files=2, rows_per_file=rows // 2, row_group_rows=65_536))
     return folder / DATASET
+
+
+@contextmanager
+def served(rows: int, plan: fb.Plan) -> Generator[tuple[dict[str, str], fb.FittedPlan], None, None]:
+    """Serve generated rows; yield the URLs by transport, and the fitted plan."""
+    with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
+        data = {DATASET: generate(Path(scratch), rows)}
+        with running_server(server_program(), data, Path(scratch) / "state") as server:
+            with fb.connect(server.url) as client:
+                fitted = client.fit(DATASET, plan)
+            yield {"tcp": server.url, "unix": fb.local(data)}, fitted
+
+
+def statistics_of(plan: fb.FittedPlan, folder: Path) -> Path:
+    """Write a plan's means and deviations to where contenders of the peers read them; return the folder."""
+    outputs: list[dict[str, Any]] = plan.plan.to_dict()["outputs"]  # pyright: ignore[reportAssignmentType]
+    dense = next(each for each in outputs if each["name"] == "dense")
+    fitted = [op["standardize"] for part in dense["parts"] for op in part["ops"] if "standardize" in op]
+    statistics = {name: [each[name] for each in fitted] for name in ("mean", "std")}
+    (folder / "statistics.json").write_text(json.dumps(statistics))
+    return folder
 
 
 def server_program() -> Path:

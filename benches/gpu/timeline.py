@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -18,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flights_server import running_server
 
 import forebay as fb
 from cuda_trace import events_of, overlap_of
 from device import torch_problem
 from forebay.torch import FlightDataset
-from served import DATASET, generate, server_program
+from served import DATASET, served
 from step import Failed, Skipped, emit, run
 from train import PLAN, Tensors, Trainer
 
@@ -44,7 +42,7 @@ class Epoch:
     batches: int
     seconds: float
     reading_cpu_seconds: float
-    """CPU time of the thread that reads ahead, up to the last batch. While it runs Python, the loop does not."""
+    """CPU time of the thread that reads the epoch ahead. While it runs Python, the loop does not."""
 
 
 def epoch(data: Any, trainer: Trainer, number: int, *, with_steps: bool) -> Epoch:
@@ -55,19 +53,22 @@ def epoch(data: Any, trainer: Trainer, number: int, *, with_steps: bool) -> Epoc
         if with_steps:
             trainer.step(batch)
         count += 1
-        cpu_seconds = reading_cpu_seconds() or cpu_seconds
+        cpu_seconds = max(cpu_seconds, reading_cpu_seconds())
     trainer.wait()
     return Epoch(count, time.perf_counter() - began, cpu_seconds)
 
 
 def reading_cpu_seconds() -> float:
-    """Return the CPU time of the threads that read ahead; 0 if there is none."""
-    total = 0.0
+    """Return the CPU time of the thread that reads ahead; 0 if it has ended.
+
+    Another one may have begun with the next epoch: it has used less.
+    """
+    used = [0.0]
     for thread in threading.enumerate():
         if thread.name == "forebay-prefetch" and thread.ident is not None:
             with contextlib.suppress(OSError):
-                total += time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-    return total
+                used.append(time.clock_gettime(time.pthread_getcpuclockid(thread.ident)))
+    return max(used)
 
 
 def steps_alone(trainer: Trainer, batch: Tensors, count: int) -> float:
@@ -133,15 +134,10 @@ def main() -> None:
         # Threads that wait for each other on busy cores take minutes.
         torch.set_num_threads(1)
     rows, device, widths = (REHEARSAL_ROWS, None, (16,)) if problem else (1_000_000, "cuda", WIDTHS)
-    with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
-        data = {DATASET: generate(Path(scratch), rows)}
-        with running_server(server_program(), data, Path(scratch) / "state") as server:
-            with fb.connect(server.url) as client:
-                plan = client.fit(DATASET, PLAN)
+    with served(rows, PLAN) as (urls, plan):
+        for transport, url in urls.items():
             for width in widths:
-                measure(server.url, plan, device, width, "tcp", traces)
-        for width in widths:
-            measure(fb.local(data), plan, device, width, "unix", traces)
+                measure(url, plan, device, width, transport, traces)
     if problem:
         raise Skipped(f"rehearsed on the CPU only: {problem}")
 
