@@ -8,10 +8,12 @@ use std::{
     fmt,
     pin::Pin,
     sync::{Arc, LazyLock},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
+use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 thread_local! {
     /// The tenant of what this thread runs now.
@@ -31,6 +33,10 @@ pub struct ForTenant<Work> {
     tenant: Tenant,
     work: Pin<Box<Work>>,
 }
+
+/// A spawned future that ends with this handle.
+#[derive(Debug)]
+pub(crate) struct Spawned<T>(JoinHandle<T>);
 
 /// Restores the tenant of the thread on drop.
 struct PreviousTenant(Option<Tenant>);
@@ -99,6 +105,35 @@ impl<Work: Stream> Stream for ForTenant<Work> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.work.size_hint()
+    }
+}
+
+// === impl Spawned ===
+
+impl<T: Send + 'static> Spawned<T> {
+    /// Spawns a future, which must catch its panics, for the current tenant and in the
+    /// current tracing span.
+    pub(crate) fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(Tenant::current().scope(future).in_current_span()))
+    }
+}
+
+impl<T> Future for Spawned<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match ready!(self.0.poll_unpin(context)) {
+            Ok(output) => Poll::Ready(output),
+            // Its panics are caught inside and only dropping the handle aborts it: the runtime is shutting down, and
+            // this task with it.
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Spawned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

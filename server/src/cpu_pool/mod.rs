@@ -6,6 +6,7 @@
 
 mod abandonment;
 mod parallel;
+mod polls;
 mod schedule;
 mod threads;
 

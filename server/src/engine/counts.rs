@@ -33,8 +33,6 @@ impl Engine {
                 while let Some(batch) = output.try_next().await? {
                     let counts = batch.column(1).as_primitive_opt::<Int64Type>();
                     top.offer(batch.column(0), counts.map(|counts| &counts.values()[..]).unwrap_or_default())?;
-                    // Lets a dropped job stop here.
-                    tokio::task::yield_now().await;
                 }
                 top.finish()
             }

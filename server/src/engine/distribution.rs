@@ -30,7 +30,7 @@ impl Engine {
     /// batches of that one column, with −0 replaced by 0 and NaN by null.
     pub fn distribution(&self, data_type: &DataType) -> Job<Option<Distribution>> {
         let memory = MemoryConsumer::new("distinct numbers").register(self.context.memory_pool());
-        Job::start_fold(Collector::of(data_type, EXACT_VALUES_MAX, memory))
+        Job::start_fold(self, Collector::of(data_type, EXACT_VALUES_MAX, memory))
     }
 
     /// Returns the number of [`Self::distribution`] jobs that fit half of the engine's pool; more need another pass.

@@ -1,10 +1,10 @@
 //! Running jobs: batches pushed by a scan are the input of a DataFusion plan, or of a fold.
 //!
-//! A job computes on a separate thread and ends in one of three ways: completed, failed or dropped. A dropped job stops
-//! immediately, even after its last input, and deletes its spill files.
+//! A job computes batch by batch on the CPU pool, for the caller that started it, and ends in one of three ways:
+//! completed, failed or dropped. A dropped job stops after the batch that it computes, even after its last input, and
+//! deletes its spill files.
 
 use std::{
-    convert::Infallible,
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -20,13 +20,11 @@ use datafusion_physical_plan::{
     stream::RecordBatchStreamAdapter,
     streaming::{PartitionStream, StreamingTableExec},
 };
-use futures::{StreamExt, future::BoxFuture};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::{JoinError, JoinHandle},
-};
+use futures::{Stream, StreamExt, future::BoxFuture};
+use tokio::{sync::mpsc, task::yield_now};
 
 use super::{Engine, EngineError};
+use crate::tenant::Spawned;
 
 /// Batches that are queued for a job.
 pub const QUEUE_BATCHES_MAX: usize = 4;
@@ -37,9 +35,7 @@ pub struct Job<T> {
     sender: mpsc::Sender<RecordBatch>,
     /// Set when the input is complete; a queue that ends before was that of a dropped job.
     is_complete: Arc<AtomicBool>,
-    /// Never sends; dropping it stops the task.
-    keep_running: oneshot::Sender<Infallible>,
-    task: JoinHandle<Result<T, EngineError>>,
+    task: Spawned<Result<T, EngineError>>,
 }
 
 /// A computation that processes its input batch by batch.
@@ -75,35 +71,28 @@ impl<T: Send + 'static> Job<T> {
         let queue = BatchQueue { schema: SchemaRef::clone(schema), receiver, is_complete: Arc::clone(&is_complete) };
         let leaf = StreamingTableExec::try_new(SchemaRef::clone(schema), vec![Arc::new(queue)], None, [], false, None)?;
         let output = execute_stream(plan(Arc::new(leaf))?, Arc::clone(&engine.context))?;
-        let (keep_running, dropped) = oneshot::channel();
-        // Aggregates compute for too long between awaits to run on an I/O thread.
-        let handle = tokio::runtime::Handle::current();
-        let spill_directory = engine.spill_directory.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            handle.block_on(async {
-                tokio::select! {
-                    biased;
-                    _ = dropped => Err(EngineError::Stopped),
-                    result = fold(output) => result.map_err(|error| error.spilling_to(&spill_directory)),
-                }
-            })
+        let output = Box::pin(RecordBatchStreamAdapter::new(output.schema(), in_steps(output)));
+        let (engine, result) = (engine.clone(), fold(output));
+        let task = Spawned::start(async move {
+            let result = engine.cpu.run_polls(result).await?;
+            result.map_err(|error| error.spilling_to(&engine.spill_directory))
         });
-        Ok(Self { sender, is_complete, keep_running, task })
+        Ok(Self { sender, is_complete, task })
     }
 
     /// Starts a fold over the batches to be pushed.
-    pub(super) fn start_fold(mut fold: impl Fold<Output = T>) -> Self {
+    pub(super) fn start_fold(engine: &Engine, mut fold: impl Fold<Output = T>) -> Self {
         let (sender, mut receiver) = mpsc::channel::<RecordBatch>(QUEUE_BATCHES_MAX);
         let is_complete = Arc::new(AtomicBool::new(false));
-        let complete = Arc::clone(&is_complete);
-        let (keep_running, _) = oneshot::channel();
-        let task = tokio::task::spawn_blocking(move || {
-            while let Some(batch) = receiver.blocking_recv() {
-                fold.push(&batch)?;
+        let (cpu, complete) = (engine.cpu.clone(), Arc::clone(&is_complete));
+        let task = Spawned::start(async move {
+            while let Some(batch) = receiver.recv().await {
+                let pushed = cpu.run(move || fold.push(&batch).map(|()| fold));
+                fold = pushed.await??;
             }
-            if complete.load(Ordering::Acquire) { fold.finish() } else { Err(EngineError::Stopped) }
+            if complete.load(Ordering::Acquire) { cpu.run(|| fold.finish()).await? } else { Err(EngineError::Stopped) }
         });
-        Self { sender, is_complete, keep_running, task }
+        Self { sender, is_complete, task }
     }
 
     /// Queues a batch; waits while the queue is full. Returns false if the job has failed: `finish` returns the error.
@@ -115,11 +104,18 @@ impl<T: Send + 'static> Job<T> {
     pub async fn finish(self) -> Result<T, EngineError> {
         self.is_complete.store(true, Ordering::Release);
         drop(self.sender);
-        let result = self.task.await.map_err(|_: JoinError| EngineError::Stopped)?;
-        // Only now, so that dropping this future stops the job.
-        drop(self.keep_running);
-        result
+        self.task.await
     }
+}
+
+/// The same batches, each in another poll, so that a job of the CPU pool computes one of them.
+fn in_steps(
+    batches: impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send + 'static,
+) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send + 'static {
+    batches.then(async |batch| {
+        yield_now().await;
+        batch
+    })
 }
 
 impl fmt::Debug for BatchQueue {
@@ -145,6 +141,6 @@ impl PartitionStream for BatchQueue {
                 None => Some((exec_err!("the job was dropped"), (None, is_complete))),
             }
         });
-        Box::pin(RecordBatchStreamAdapter::new(SchemaRef::clone(&self.schema), batches.boxed()))
+        Box::pin(RecordBatchStreamAdapter::new(SchemaRef::clone(&self.schema), in_steps(batches).boxed()))
     }
 }

@@ -40,7 +40,11 @@ pub use summary::summary_schema;
 pub use target_sums::{LabelSum, TargetSums, target_rows};
 pub use top_values::{Keep, ValueCounts};
 
-use crate::{budget::Budget, state::State};
+use crate::{
+    budget::Budget,
+    cpu_pool::{CpuError, CpuPool},
+    state::State,
+};
 use memory::{BudgetPool, POOL_SHARE, is_of_budget};
 
 /// Rows of DataFusion's batches.
@@ -53,6 +57,7 @@ const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
 #[derive(Clone, Debug)]
 pub struct Engine {
     context: Arc<TaskContext>,
+    cpu: CpuPool,
     pool_bytes: usize,
     budget: Budget,
     spill_directory: PathBuf,
@@ -87,14 +92,17 @@ pub enum EngineError {
         /// The limit.
         bytes: usize,
     },
+    /// A part of the aggregate has no result.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
     /// The job was dropped.
     #[error("the fit was stopped")]
     Stopped,
 }
 
 impl Engine {
-    /// Creates an engine that uses about `memory_bytes` of the budget, half of it at most, and spills to the
-    /// scratch directory of the state.
+    /// Creates an engine that uses about `memory_bytes` of the budget, half of it at most, computes on the CPU pool of
+    /// the state, and spills to its scratch directory.
     pub fn new(memory_bytes: usize, budget: &Budget, state: &State) -> Result<Self, EngineError> {
         let spill_directory = state.spill_directory();
         let spill =
@@ -106,13 +114,14 @@ impl Engine {
             .with_memory_pool(Arc::new(BudgetPool::new(pool_bytes, budget)))
             .with_disk_manager_builder(spill)
             .build_arc()?;
-        // One partition: each job has a separate thread, and the jobs of a fit run concurrently.
+        // One partition: a fit has several jobs, which run concurrently.
         let config = SessionConfig::new()
             .with_target_partitions(1)
             .with_batch_size(BATCH_ROWS)
             .with_sort_spill_reservation_bytes((pool_bytes / 16).min(SORT_RESERVATION_BYTES_MAX));
         let context = TaskContext::default().with_session_config(config).with_runtime(runtime);
-        Ok(Self { context: Arc::new(context), pool_bytes, budget: budget.clone(), spill_directory })
+        let (cpu, budget) = (state.cpu().clone(), budget.clone());
+        Ok(Self { context: Arc::new(context), cpu, pool_bytes, budget, spill_directory })
     }
 }
 

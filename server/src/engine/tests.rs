@@ -5,20 +5,17 @@ use arrow::{
     datatypes::{DataType, Int64Type},
 };
 
-use super::{Engine, EngineError, Keep, Summary, summary::summary_schema};
+use super::{Engine, EngineError, Keep, QUEUE_BATCHES_MAX, Summary, summary::summary_schema};
 use crate::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 fn engine(memory_bytes: usize) -> (Engine, tempfile::TempDir) {
+    engine_on(&CpuPool::inline(), memory_bytes)
+}
+
+fn engine_on(cpu: &CpuPool, memory_bytes: usize) -> (Engine, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    (
-        Engine::new(
-            memory_bytes,
-            &Budget::new(u64::MAX),
-            &State::open(directory.path(), directory.path(), &CpuPool::inline()).unwrap(),
-        )
-        .unwrap(),
-        directory,
-    )
+    let state = State::open(directory.path(), directory.path(), cpu).unwrap();
+    (Engine::new(memory_bytes, &Budget::new(u64::MAX), &state).unwrap(), directory)
 }
 
 const ALL: Keep = Keep { min_count: 0, max_size: 0, text_bytes_max: usize::MAX };
@@ -192,6 +189,36 @@ async fn a_dropped_job_stops_and_deletes_its_files() {
             tokio::task::yield_now().await;
         }
     }
+}
+
+#[tokio::test]
+async fn aggregates_compute_on_the_cpu_pool_only() {
+    let cpu = CpuPool::new(1).unwrap();
+    let (engine, _directory) = engine_on(&cpu, 64 << 20);
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![3, 3, 5]));
+    // The only thread is busy: an aggregate waits, whichever it is.
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let busy = tokio::spawn({
+        let cpu = cpu.clone();
+        async move { cpu.run(move || gate.recv()).await }
+    });
+    tokio::task::yield_now().await;
+    let counts = engine.value_counts(&DataType::Int64, ALL).unwrap();
+    let distribution = engine.distribution(&DataType::Int64);
+    for number in 0..QUEUE_BATCHES_MAX {
+        assert!(counts.push(column(Arc::clone(&values))).await, "{number}");
+        assert!(distribution.push(column(Arc::clone(&values))).await, "{number}");
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while cpu.waiting() < 2 {
+        assert!(std::time::Instant::now() < deadline, "an aggregate does not wait for the pool");
+        tokio::task::yield_now().await;
+    }
+    release.send(()).unwrap();
+    let (counted, spread) = tokio::join!(counts.finish(), distribution.finish());
+    assert_eq!(counted.unwrap().counts, [8, 4]);
+    assert_eq!(spread.unwrap().unwrap().quantile(0.5).to_bits(), 3.0_f64.to_bits());
+    busy.await.unwrap().unwrap().unwrap();
 }
 
 fn spilled_bytes(directory: &tempfile::TempDir) -> u64 {

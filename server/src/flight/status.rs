@@ -248,6 +248,7 @@ fn reason(error: &StreamError) -> Reason {
             EngineError::Stopped => Reason::ShuttingDown,
             EngineError::Spill { .. } => Reason::Interrupted,
             EngineError::Aggregate(_) => Reason::Internal,
+            EngineError::Cpu(cpu) => cpu_reason(cpu),
         },
         StreamError::UnknownPlan { .. } => Reason::UnknownPlan,
         StreamError::BatchBytes { .. } | StreamError::Groups { .. } | StreamError::PlansFull(_) => Reason::Limit,

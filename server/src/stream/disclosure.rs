@@ -126,6 +126,7 @@ fn of_engine(error: &EngineError) -> Disclosure {
         | EngineError::TooManyValues { .. }
         | EngineError::Stopped => Disclosure::plain(),
         EngineError::Aggregate(_) => Disclosure::hidden(),
+        EngineError::Cpu(error) => of_cpu(error),
     }
 }
 

@@ -12,8 +12,8 @@ use forebay_proto::v1;
 use futures::FutureExt;
 use tokio::sync::watch;
 
-use super::{epoch::task::Spawned, error::StreamError};
-use crate::cpu_pool::CpuError;
+use super::error::StreamError;
+use crate::{cpu_pool::CpuError, tenant::Spawned};
 
 /// Rows between two progress reports.
 const ROWS_A_REPORT: u64 = 1 << 18;

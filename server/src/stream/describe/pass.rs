@@ -2,7 +2,10 @@
 
 use std::{mem, sync::Arc};
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    datatypes::SchemaRef,
+};
 use forebay_proto::v1;
 use futures::future;
 
@@ -64,7 +67,7 @@ pub(super) async fn describe(
         let pass = ProfilePass::new(environment, described, part)?;
         let pass = run(environment, described, pass, &mut progress).await?;
         description.rows = pass.rows;
-        let (mut done, again) = pass.split();
+        let (mut done, again) = environment.cpu.run(|| pass.split()).await?;
         if !again.is_empty() {
             passes += 1;
             progress.expect_passes(passes);
@@ -73,8 +76,9 @@ pub(super) async fn describe(
         }
         done.sort_by_key(|column| described.indices.iter().position(|index| *index == column.index));
         for PassColumn { index, profile, .. } in done {
-            let field = snapshot.schema().field(index);
-            description.columns.push(answer::of_profile(field, snapshot.schema(), profile)?);
+            let schema = SchemaRef::clone(snapshot.schema());
+            let completed = environment.cpu.run(move || answer::of_profile(schema.field(index), &schema, profile));
+            description.columns.push(completed.await??);
         }
     }
     tracing::info!(dataset = snapshot.dataset(), columns = description.columns.len(), "dataset described");

@@ -24,13 +24,14 @@ use forebay_proto::v1;
 use futures::{FutureExt, Stream};
 use tokio::sync::{Notify, mpsc};
 
-use super::task::{BATCHES_AHEAD, Batch, BatchSender, Spawned};
+use super::task::{BATCHES_AHEAD, Batch, BatchSender};
 use crate::{
     budget::{Budget, BudgetError, Reservation, Revocable},
     cpu_pool::CpuError,
     metrics::{PauseReason, PausedGuard},
     plan::Limits,
     stream::error::StreamError,
+    tenant::Spawned,
 };
 
 /// Time for which a stream that continues waits for memory that others have taken.

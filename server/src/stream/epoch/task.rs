@@ -3,16 +3,15 @@
 use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
 use futures::{FutureExt, Stream, StreamExt};
-use tokio::{sync::mpsc, task::JoinHandle};
-use tracing::Instrument;
+use tokio::sync::mpsc;
 
-use crate::{cpu_pool::CpuError, metrics::StageTimes, stream::error::StreamError, tenant::Tenant};
+use crate::{cpu_pool::CpuError, metrics::StageTimes, stream::error::StreamError, tenant::Spawned};
 
 /// Row groups that are fetched ahead of the one being decoded.
 pub(crate) const FETCH_AHEAD: usize = 2;
@@ -44,10 +43,6 @@ pub(crate) type AheadSender<T> = mpsc::Sender<Result<T, StreamError>>;
 
 /// The sending end of a stream's queue.
 pub(crate) type BatchSender = AheadSender<Batch>;
-
-/// A spawned future that ends with this handle.
-#[derive(Debug)]
-pub(crate) struct Spawned<T>(JoinHandle<T>);
 
 /// The results of fetches in their order; the next [`FETCH_AHEAD`] fetches run while one is used.
 pub(crate) fn fetched_ahead<T, Fetch>(
@@ -89,34 +84,5 @@ impl<T> Stream for Ahead<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.receiver.poll_recv(context)
-    }
-}
-
-// === impl Spawned ===
-
-impl<T: Send + 'static> Spawned<T> {
-    /// Spawns a future, which must catch its panics, for the current tenant and in the
-    /// current tracing span.
-    pub(crate) fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(Tenant::current().scope(future).in_current_span()))
-    }
-}
-
-impl<T> Future for Spawned<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        match ready!(self.0.poll_unpin(context)) {
-            Ok(output) => Poll::Ready(output),
-            // Its panics are caught inside and only dropping the handle aborts it: the runtime is shutting down, and
-            // this task with it.
-            Err(_) => Poll::Pending,
-        }
-    }
-}
-
-impl<T> Drop for Spawned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

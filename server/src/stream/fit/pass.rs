@@ -12,7 +12,7 @@ use crate::{
     stream::error::StreamError,
 };
 
-/// Questions that one pass answers: each may need an aggregate with memory and a thread.
+/// Questions that one pass answers: each may need an aggregate with memory.
 pub(super) const QUESTIONS_A_PASS_MAX: usize = 64;
 
 /// The running aggregates of a pass.
