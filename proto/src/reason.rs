@@ -31,7 +31,7 @@ impl Reason {
             Self::UdfFailed => "a Python function failed, or is another one than the plan names",
             Self::TokenizerChanged => "the file of a tokenizer is another one than the plan names",
             Self::IncompatibleVersion => "client and server share no version of the protocol",
-            Self::SnapshotChanged => "a file changed after the snapshot was taken",
+            Self::SnapshotChanged => "a file changed since the snapshot",
             Self::CorruptData => "a file is corrupt",
             Self::Limit => "the request exceeds a limit",
             Self::Overloaded => "a limit is reached for now",

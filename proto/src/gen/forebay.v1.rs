@@ -112,7 +112,7 @@ const NAME: &'static str = "Output";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Output".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Output".into() }}
 /// Documents, each a list of tokens, concatenated in file order and cut into sequences of a fixed length. A document that does
-/// not fit the rest of a sequence continues in the next one; the last sequence of each row group is padded. Beside the output,
+/// not fit the rest of a sequence continues in the next one; the last sequence of each row group is padded. Next to the output,
 /// every row has document_ids (from 0 in each sequence, -1 for padding) and position_ids (from 0 in each document's part of
 /// the sequence).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1008,7 +1008,7 @@ pub enum Reason {
     TokenizerChanged = 28,
     /// FAILED_PRECONDITION: client and server share no version of the protocol; one of them must be upgraded.
     IncompatibleVersion = 29,
-    /// ABORTED: a file changed after the snapshot was taken.
+    /// ABORTED: a file changed since the snapshot.
     SnapshotChanged = 30,
     /// DATA_LOSS: a file is corrupt.
     CorruptData = 31,
@@ -1518,7 +1518,7 @@ pub struct StreamInfo {
     /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them that is no plan's id.
     #[prost(message, repeated, tag = "8")]
     pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
-    /// Share of a rank's rows that the same rank reads in the next epoch, too: about 1 / world_size if epochs differ as they should.
+    /// Share of a rank's rows that the same rank reads in the next epoch, too: about 1 / world_size if epochs differ as expected.
     /// 0 in file order, of one rank, of mixtures and groups, and of so many row groups that it is about that.
     #[prost(double, tag = "9")]
     pub rank_rows_kept: f64,
@@ -1722,7 +1722,7 @@ pub struct Description {
     pub rows: u64,
     #[prost(message, repeated, tag = "5")]
     pub columns: ::prost::alloc::vec::Vec<ColumnDescription>,
-    /// What the folder of the dataset has beside its files.
+    /// What else is in the folder of the dataset.
     #[prost(message, repeated, tag = "6")]
     pub left_out: ::prost::alloc::vec::Vec<LeftOutFiles>,
 }
@@ -1737,7 +1737,7 @@ pub struct LeftOutFiles {
     pub reason: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub count: u64,
-    /// The first ones by name, relative to the folder: of hidden folders, which count as one, with a slash at the end.
+    /// The first ones by name, relative to the folder: of hidden folders, one name each, with a slash at the end.
     #[prost(string, repeated, tag = "3")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2033,7 +2033,7 @@ pub struct Explain {
     /// As in StreamInfo.
     #[prost(double, tag = "31")]
     pub rank_rows_kept: f64,
-    /// Correlation of the positions of a row in consecutive epochs: about 0 if they differ as they should. 0 in file order, of
+    /// Correlation of the positions of a row in consecutive epochs: about 0 if they differ as expected. 0 in file order, of
     /// mixtures, and of so many row groups that it is about that.
     #[prost(double, tag = "32")]
     pub place_correlation: f64,
