@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from forebay.errors import translate
 from harness.delta import LOG
 from harness.serving import Serve, info, plan_of, raw_table, read, stored
-from harness.stores.s3 import BUCKET, S3Backend
+from harness.stores.s3 import S3Backend
 
 NO_RETENTION: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
 
@@ -239,8 +239,11 @@ def test_tables_in_a_bucket(table: Path, serve: Serve, monkeypatch: pytest.Monke
                 store.put(f"lake/events/{file.relative_to(table).as_posix()}", file.read_bytes())
         for name, value in store.environment(store.proxy.url).items():
             monkeypatch.setenv(name, value)
-        places = {"new": f"delta+s3://{BUCKET}/lake/events", "old": f"delta+s3://{BUCKET}/lake/events/@version=1"}
-        server = serve({**places, "none": f"delta+s3://{BUCKET}/lake"})
+        places = {
+            "new": f"delta+s3://{store.bucket}/lake/events",
+            "old": f"delta+s3://{store.bucket}/lake/events/@version=1",
+        }
+        server = serve({**places, "none": f"delta+s3://{store.bucket}/lake"})
         with fl.connect(server.url) as client:
             assert ids(raw_table(client, "new")) == [9]
             assert plain(raw_table(client, "old")).equals(by_deltalake(table, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import boto3
@@ -10,7 +11,8 @@ from moto.server import ThreadedMotoServer
 from harness.object_store import KEY_ID, SECRET
 from harness.stores.backend import Backend
 
-BUCKET = "conformance"
+# Servers of one process share their buckets: each has another one.
+NUMBERS = itertools.count()
 
 
 class S3Backend(Backend):
@@ -21,6 +23,7 @@ class S3Backend(Backend):
     endpoint_setting = "AWS_ENDPOINT_URL"
 
     def __init__(self) -> None:
+        self.bucket = f"conformance-{next(NUMBERS)}"
         self._moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._moto.start()
         host, port = self._moto.get_host_and_port()
@@ -31,14 +34,14 @@ class S3Backend(Backend):
             aws_access_key_id=KEY_ID,
             aws_secret_access_key=SECRET,
         )
-        self._client.create_bucket(Bucket=BUCKET)
+        self._client.create_bucket(Bucket=self.bucket)
         super().__init__(f"http://{host}:{port}")
 
     def url(self, key: str = "") -> str:
-        return f"s3://{BUCKET}/{key}"
+        return f"s3://{self.bucket}/{key}"
 
     def put(self, key: str, body: bytes) -> None:
-        self._client.put_object(Bucket=BUCKET, Key=key, Body=body)
+        self._client.put_object(Bucket=self.bucket, Key=key, Body=body)
 
     def put_many(self, keys: Iterable[str], body: bytes) -> None:
         # The server runs in this process: no need for ten thousand signed requests.
@@ -46,17 +49,17 @@ class S3Backend(Backend):
         from moto.s3.models import s3_backends
 
         for key in keys:
-            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, body)
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.bucket, key, body)
 
     def get(self, key: str) -> bytes:
-        return self._client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
     def keys(self, prefix: str) -> list[str]:
-        listed = self._client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        listed = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
         return [one["Key"] for one in listed.get("Contents", [])]
 
     def delete(self, key: str) -> None:
-        self._client.delete_object(Bucket=BUCKET, Key=key)
+        self._client.delete_object(Bucket=self.bucket, Key=key)
 
     def environment(self, endpoint: str) -> dict[str, str]:
         return {
