@@ -36,9 +36,26 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.demo build ## train on real flights and on generated clicks from a stream, and compare with preparing files first
-	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/release
-	$(BIN)/python client/python/examples/clicks.py --bin-dir $(TARGET)/release
+# CPU seconds of `make demo` before it trains, and how many of those run on one core on every machine: see its
+# run in benches/runs.
+DEMO_CPU_SECONDS := 1000
+DEMO_SERIAL_SECONDS := 200
+
+demo: ## train on real flights and on generated clicks from a stream, and compare with preparing files first
+	@cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
+	if test -x $(TARGET)/demo/forebay-server; then echo "make demo: everything is compiled unless a source has changed"; else \
+	  echo "make demo: compiles forebay-server without optional features, about" \
+	    "$$((1 + ($(DEMO_SERIAL_SECONDS) + ($(DEMO_CPU_SECONDS) - $(DEMO_SERIAL_SECONDS)) / cores) / 60)) minutes on $$cores cores"; fi; \
+	echo "Then it trains on real flights and on generated clicks, about a minute."
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.demo demo-build
+	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/demo
+	$(BIN)/python client/python/examples/clicks.py --bin-dir $(TARGET)/demo
+
+# Cargo does not share the jobs of make: Python packages are installed while it compiles.
+.PHONY: demo-build
+demo-build:
+	MAKEFLAGS= $(CARGO) build --locked --profile demo --package forebay-server --package forebay-native --no-default-features --lib --bins
+	$(call install_native,demo)
 
 # NVIDIA's run-time compiler, packaged for Linux only. Tests fail if it is missing there.
 ifeq ($(shell uname),Linux)
@@ -57,7 +74,16 @@ NATIVE_MODULE := client/python/src/forebay/_native.abi3.so
 # Replaces the module by that of a profile. A process may run the old one, so that a rename is needed.
 install_native = cp $(TARGET)/$(1)/$(NATIVE_LIBRARY) $(NATIVE_MODULE).new && mv $(NATIVE_MODULE).new $(NATIVE_MODULE)
 
+# A server without features, and the tests that it passes. It has the crates of other projects as the whole build has them,
+# so that these are compiled once. The whole build comes last: its program stays in target/debug.
+LIGHT := $(abspath $(TARGET))/light
+LIGHT_TESTS := $(addprefix server/tests/, light streams/test_bare_pyarrow.py)
+light_server = $(CARGO) build --locked --workspace --no-default-features --features forebay-simulation/feature-crates \
+	--bin forebay-server --test layering && mkdir -p $(LIGHT) && cp $(TARGET)/debug/forebay-server $(LIGHT)/
+
 test: $(VENV)/.test ## run every test: Rust with doc tests, Python
+	$(light_server)
+	FOREBAY_SERVER_BIN="$(LIGHT)/forebay-server" $(BIN)/pytest $(TIMEOUT) $(LIGHT_TESTS)
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	$(call install_native,debug)
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast

@@ -5,6 +5,8 @@
 //! `tests/layering.rs` checks the imports.
 
 #![forbid(unsafe_code)]
+// Futures are nested deeply: whether they are `Send` is decided type by type.
+#![recursion_limit = "256"]
 
 pub mod auth;
 pub mod budget;

@@ -19,7 +19,7 @@ from clicks_data import CATEGORIES, LABEL, NUMBERS, ROWS, generate_once
 from clicks_model import BATCH_ROWS, Trained, train
 from flights_model import Batch
 from flights_report import aligned
-from flights_server import running_server
+from flights_server import running_server, server_binary
 
 import forebay as fb
 from forebay.torch import FlightDataset
@@ -51,7 +51,7 @@ def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description="Train on generated clicks, from a stream and from prepared files.")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tables")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
+    parser.add_argument("--bin-dir", type=Path, help="folder of forebay-server, if not that of forebay.local")
     parser.add_argument("--rows", type=int, default=ROWS, help="rows to generate (%(default)s)")
     given = parser.parse_args()
 
@@ -62,7 +62,7 @@ def main() -> None:
     size = sum(file.stat().st_size for file in files)
     print(f"{given.rows:,} generated clicks in {files[0].parent}, {size / 1e6:,.0f} MB of Parquet", flush=True)
 
-    binary = given.bin_dir / "forebay-server"
+    binary = server_binary(given.bin_dir)
     with running_server(binary, {DATASET: files[0].parent}, given.data / "state") as server:
         streamed = stream_and_train(server.url)
         prepared = prepare_then_train(files, given.data / "clicks_old_way")

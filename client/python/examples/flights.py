@@ -18,7 +18,7 @@ import torch
 from flights_data import HELD_OUT, LATE_MINUTES, TRAINING, convert_once, row_counts
 from flights_model import BATCH_ROWS, EPOCHS, SEED, Batch, FlightModel, read_only, score, train
 from flights_report import Job, closing_table
-from flights_server import running_server
+from flights_server import running_server, server_binary
 
 import forebay as fb
 from forebay.torch import FlightDataset
@@ -57,7 +57,7 @@ def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description="Train on real flights from a Forebay stream.")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tables")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
+    parser.add_argument("--bin-dir", type=Path, help="folder of forebay-server, if not that of forebay.local")
     given = parser.parse_args()
 
     # The server runs next to the training loop: half of the cores for each.
@@ -67,7 +67,7 @@ def main() -> None:
     flight_count, known_count = row_counts(flights)
     print(f"{flight_count:,} flights in {flights}, {known_count:,} of them with a recorded arrival", flush=True)
 
-    binary = given.bin_dir / "forebay-server"
+    binary = server_binary(given.bin_dir)
     with running_server(binary, {DATASET: flights.parent}, given.data / "state") as server:
         print(f"forebay-server on {server.url}, metrics on {server.metrics_url}", flush=True)
         streamed = stream_and_train(server.url)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from forebay.server_program import server_program
+
 FREE_PORT = "127.0.0.1:0"
 
 _READY = re.compile(r"listening on (?P<url>grpc\S*://\S+)")
@@ -27,6 +29,11 @@ class Server:
     pid: int
     log: deque[str] = field(repr=False)
     """Its last lines."""
+
+
+def server_binary(bin_dir: Path | None) -> Path:
+    """Return the program in a folder; without one, the program that `forebay.local` starts."""
+    return Path(server_program()) if bin_dir is None else bin_dir / "forebay-server"
 
 
 @contextmanager

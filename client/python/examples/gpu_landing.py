@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 from flights_data import LATE_MINUTES, TRAINING, convert_once
-from flights_server import running_server
+from flights_server import running_server, server_binary
 
 import forebay as fb
 from forebay.torch import FlightDataset
@@ -62,13 +62,13 @@ def main() -> None:
     """Run the example."""
     parser = argparse.ArgumentParser(description="Compute on a GPU, land in its memory, and compare with the CPU.")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tables")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
+    parser.add_argument("--bin-dir", type=Path, help="folder of forebay-server, if not that of forebay.local")
     parser.add_argument("--require-gpu", action="store_true", help="fail unless a GPU computes and lands the batches")
     given = parser.parse_args()
 
     datasets = {DATASET: convert_once(given.data / DATASET).parent}
     with tempfile.TemporaryDirectory(prefix="forebay-gpu-") as scratch:
-        program, folder = given.bin_dir / "forebay-server", Path(scratch)
+        program, folder = server_binary(given.bin_dir), Path(scratch)
         with running_server(program, datasets, folder / "cpu") as server:
             with fb.connect(server.url) as client:
                 fitted = client.fit(DATASET, PLAN)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from flights_server import running_server
+from flights_server import running_server, server_binary
 from measuring import Sampler
 from overlap_steps import NUMBERS, SEED, TEXTS, WORDS, Batch, Network, Step, wait
 from torch import Tensor
@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Overlap preparation with training steps of the same length.")
     parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the table (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; the ratios are medians (default: %(default)s)")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
+    parser.add_argument("--bin-dir", type=Path, help="folder of forebay-server, if not that of forebay.local")
     parser.add_argument("--json", type=Path, help="file for the raw results")
     parser.add_argument("--picture", type=Path, help="file for the timeline, .svg or .png; needs matplotlib")
     given = parser.parse_args()
@@ -90,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="forebay-overlap-") as scratch:
         folder = Path(scratch)
         write_events(folder / DATASET, given.rows)
-        program, datasets = given.bin_dir / "forebay-server", {DATASET: folder / DATASET}
+        program, datasets = server_binary(given.bin_dir), {DATASET: folder / DATASET}
         with running_server(program, datasets, folder / "state", "--cpu-threads", str(threads)) as server:
             with fb.connect(server.url) as client:
                 fitted = client.fit(DATASET, PLAN)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from flights_server import running_server
+from flights_server import running_server, server_binary
 from measuring import Seconds, measured, median
 
 import forebay as fb
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the times are medians (default: %(default)s)")
     parser.add_argument("--batches", type=int, default=20_000, help="batches at most of a point of the curve")
     parser.add_argument("--cpu-seconds", type=float, default=0.25, help="CPU seconds at least of a point of the curve")
-    parser.add_argument("--bin-dir", type=Path, default=Path("target/release"), help="folder of forebay-server")
+    parser.add_argument("--bin-dir", type=Path, help="folder of forebay-server, if not that of forebay.local")
     parser.add_argument("--spark", action="store_true", help="PySpark too; needs Java 17 and the package pyspark")
     parser.add_argument("--json", type=Path, help="file for the raw results")
     parser.add_argument("--picture", type=Path, help="file for the curve, .svg or .png; needs matplotlib")
@@ -73,7 +73,7 @@ def main() -> None:
         sizes = {given.rows, *(curve_rows(size, given) for size in CURVE)}
         tables = {rows: write_values(folder / str(rows), rows) for rows in sizes}
         datasets = {dataset(rows): table.parent for rows, table in tables.items()}
-        program = given.bin_dir / "forebay-server"
+        program = server_binary(given.bin_dir)
         with running_server(program, datasets, folder / "state") as server, fb.connect(server.url) as client:
             fitted, fit_seconds = measured(lambda: client.fit(dataset(given.rows), PLAN))
             scale = learned(fitted.plan)

@@ -109,10 +109,13 @@ def test_server_program_of_the_checkout_is_found_and_built_ones_only(
     monkeypatch.setattr(server_program, "__file__", str(tmp_path / "client/python/src/forebay/server_program.py"))
     with pytest.raises(FileNotFoundError, match=f"run `make build` in {tmp_path}, "):
         fb.local(built=tiny_folder)
-    (tmp_path / "target/release").mkdir(parents=True)
-    (tmp_path / "target/release/forebay-server").symlink_to(program)
+    (tmp_path / "target/demo").mkdir(parents=True)
+    (tmp_path / "target/demo/forebay-server").symlink_to(program)
     with fb.connect(fb.local(built=tiny_folder)) as client:
         assert set(client.datasets()) == {"built"}
+    (tmp_path / "target/release").mkdir()
+    (tmp_path / "target/release/forebay-server").symlink_to(program)
+    assert server_program.server_program() == str(tmp_path / "target/release/forebay-server")
 
 
 def test_server_program_of_no_checkout_is_not_looked_up(

@@ -59,11 +59,12 @@ pub enum ImageProblem {
         variant: String,
     },
     /// The server was built without images.
-    #[error("this server was built without the feature images")]
+    #[error("this forebay-server was built without its feature `images`; `make build` builds it with every feature")]
     NotBuilt,
 }
 
 /// Characters of a decoder's message.
+#[cfg(feature = "images")]
 const CHARACTERS_MAX: usize = 200;
 
 impl ImageProblem {

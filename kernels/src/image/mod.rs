@@ -16,6 +16,7 @@ mod error;
 mod exif;
 mod exponential;
 mod header;
+#[cfg(feature = "images")]
 mod pixels;
 mod spec;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
     /// The feature is not built.
-    #[error("this build has no tokenizers: build forebay-server with the feature \"text\", which is on by default")]
+    #[error("this forebay-server was built without its feature `text`; `make build` builds it with every feature")]
     NotBuilt,
     /// It is no `tokenizer.json`, or of a later version.
     #[error("not a tokenizer.json that tokenizers 0.23 reads: {0}; save it again with Tokenizer.save(path)")]

@@ -93,6 +93,10 @@ impl Tokenizer {
     }
 
     /// The tokenizer with the parameters of an op.
+    #[cfg_attr(
+        not(feature = "text"),
+        expect(unreachable_code, unused_mut, unused_variables, reason = "there is no model in such a build")
+    )]
     pub fn encoder(&self, tokenization: Tokenization) -> Result<TextEncoder, TokenizerError> {
         let mut model = self.model.clone();
         if let Some(max_length) = tokenization.max_length {

@@ -3,6 +3,7 @@
 //! Reader features that the kernel does not support are refused by their names. So are types that have no Arrow type
 //! here, before any file of the table is opened.
 
+mod blocking_store;
 mod columns;
 mod engine;
 mod files;
@@ -15,12 +16,15 @@ use delta_kernel::{KernelError, Snapshot, scan::StatsOptions, schema::StructType
 use object_store::path::Path;
 use tokio::runtime::Handle;
 
-use self::{engine::LogEngine, history::History};
+use self::{blocking_store::BlockingStore, engine::LogEngine, history::History};
 use crate::{
     error::LakeError,
-    store::{BlockingStore, TableStore},
+    store::TableStore,
     table::{Column, LakeTable, TableLog, TableState},
 };
+
+/// Whether this build reads Delta tables.
+pub const IS_BUILT: bool = true;
 
 /// The folder of the log.
 const LOG: &str = "_delta_log";

@@ -12,6 +12,9 @@ pub enum LakeError {
     /// The table needs a feature that this server does not support.
     #[error("{0}")]
     Unsupported(String),
+    /// The build does not read the format.
+    #[error("this forebay-server was built without its feature `lake`; `make build` builds it with every feature")]
+    NotBuilt,
     /// A file of the version was removed.
     #[error("{0}")]
     Gone(String),

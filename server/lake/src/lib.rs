@@ -4,14 +4,24 @@
 //! Arrow array crosses its boundary. The catalog of the server opens the files that it names.
 #![forbid(unsafe_code)]
 
+#[cfg(not(all(feature = "delta", feature = "iceberg")))]
+mod absent;
+#[cfg(feature = "delta")]
 pub mod delta;
 mod error;
 mod folders;
+#[cfg(feature = "iceberg")]
 pub mod iceberg;
+mod request;
 mod store;
 mod table;
 
+#[cfg(not(feature = "delta"))]
+pub use absent::delta;
+#[cfg(not(feature = "iceberg"))]
+pub use absent::iceberg;
 pub use error::LakeError;
 pub use folders::TableFolders;
+pub use request::IcebergRequest;
 pub use store::{RecordRequest, TableStore, path_in_store};
 pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile, TableLog, TableState};

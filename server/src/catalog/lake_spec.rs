@@ -1,9 +1,6 @@
 //! The lake table of a dataset: its format, and what to read of it.
 
-use forebay_lake::{
-    LakeError, TableFolders, TableLog, TableState, TableStore, delta,
-    iceberg::{self, IcebergRequest},
-};
+use forebay_lake::{IcebergRequest, LakeError, TableFolders, TableLog, TableState, TableStore, delta, iceberg};
 use object_store::path::Path;
 
 use super::{
@@ -93,6 +90,15 @@ impl LakeSpec {
 // === impl TableFormat ===
 
 impl TableFormat {
+    /// An error if this build does not read the format.
+    pub(super) fn check_built(&self) -> Result<(), String> {
+        let is_built = match self {
+            Self::Delta { .. } => delta::IS_BUILT,
+            Self::Iceberg { .. } => iceberg::IS_BUILT,
+        };
+        if is_built { Ok(()) } else { Err(LakeError::NotBuilt.to_string()) }
+    }
+
     /// The folder of the table of a metadata file; `None` if a path does not name one.
     pub(super) fn root_of(&self, path: &Path) -> Option<Path> {
         match self {

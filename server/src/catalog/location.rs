@@ -236,6 +236,7 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
 
 /// Parses the folder of a table or, of an Iceberg table, a metadata file.
 fn lake(TableUrl { url, format, roots }: TableUrl<'_>, stores: &mut Stores) -> Result<Location, String> {
+    format.check_built()?;
     let Location { store, spec, .. } = files(url, stores)?;
     let path = match folder_of(spec)? {
         Ok(path) => path,

@@ -198,7 +198,7 @@ fn code(reason: Reason) -> Code {
 fn table_reason(error: &LakeError) -> Reason {
     match error {
         LakeError::NotATable(_) | LakeError::NoVersion(_) => Reason::EmptyDataset,
-        LakeError::Unsupported(_) => Reason::Unimplemented,
+        LakeError::Unsupported(_) | LakeError::NotBuilt => Reason::Unimplemented,
         LakeError::Gone(_) => Reason::SnapshotChanged,
         LakeError::Corrupt(_) => Reason::CorruptData,
         LakeError::Storage { .. } => Reason::StoreUnavailable,

@@ -3,7 +3,10 @@
 //! Only this module installs subscribers of `tracing`'s spans and events; other modules just emit them.
 
 mod plain_lines;
+#[cfg(feature = "otlp")]
 mod traces;
+#[cfg(not(feature = "otlp"))]
+mod untraced;
 
 use std::{
     env,
@@ -25,8 +28,14 @@ use tracing_subscriber::{
 };
 
 use plain_lines::PlainLines;
+#[cfg(feature = "otlp")]
 use traces::Traces;
+#[cfg(feature = "otlp")]
 pub use traces::{TraceError, check_endpoint, failed, join};
+#[cfg(not(feature = "otlp"))]
+use untraced::Traces;
+#[cfg(not(feature = "otlp"))]
+pub use untraced::{TraceError, check_endpoint, failed, join};
 
 /// Target of the spans within a call. They appear in traces only; lines of the log carry the span of their call.
 pub const PARTS: &str = "forebay_server::parts";

@@ -13,6 +13,9 @@ from pathlib import Path
 
 NAME = "forebay-server"
 
+PROFILES = ["release", "demo"]
+"""Profiles that a checkout may have built, the preferred one first: `make build` and `make demo`."""
+
 
 def server_program() -> str:
     """Return the path of the program, or raise FileNotFoundError."""
@@ -32,13 +35,14 @@ def server_program() -> str:
             "package's wheel for it, or install from source, which needs Rust; else add the program's folder to the "
             "PATH, or set FOREBAY_SERVER_BIN to the program. fb.connect reads from a server elsewhere without it"
         )
-    built = checkout / "target/release" / NAME
-    if not os.access(built, os.X_OK):
-        raise FileNotFoundError(
-            f"{NAME} was not found: run `make build` in {checkout}, add its folder to the PATH, or set "
-            "FOREBAY_SERVER_BIN to the program"
-        )
-    return str(built)
+    for profile in PROFILES:
+        built = checkout / "target" / profile / NAME
+        if os.access(built, os.X_OK):
+            return str(built)
+    raise FileNotFoundError(
+        f"{NAME} was not found: run `make build` in {checkout}, add its folder to the PATH, or set "
+        "FOREBAY_SERVER_BIN to the program"
+    )
 
 
 def system() -> str:

@@ -28,7 +28,7 @@ use delta_kernel::{
 use object_store::path::Path;
 use url::Url;
 
-use crate::store::BlockingStore;
+use super::blocking_store::BlockingStore;
 
 /// The URL of a store's root within the kernel, which only joins paths to it.
 const ROOT: &str = "lake:///";

@@ -24,6 +24,7 @@ use object_store::path::Path;
 
 use crate::{
     error::LakeError,
+    request::IcebergRequest,
     store::TableStore,
     table::{LakeTable, TableFile, TableLog, TableState},
 };
@@ -42,14 +43,8 @@ const ENCRYPTED_MAGIC: &[u8] = b"AGS1";
 /// Manifests read at once.
 const MANIFESTS_AT_ONCE: usize = 8;
 
-/// What to read of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct IcebergRequest<'a> {
-    /// The metadata file; none: the current one of the folder of the table.
-    pub metadata: Option<&'a Path>,
-    /// The snapshot; none: the current one.
-    pub snapshot: Option<i64>,
-}
+/// Whether this build reads Iceberg tables.
+pub const IS_BUILT: bool = true;
 
 /// The folder of the table of a metadata file; `None` if a path does not name one.
 pub fn root_of(path: &Path) -> Option<Path> {

@@ -19,7 +19,7 @@ pub(crate) enum GpuBuilder {}
 
 impl Gpu {
     pub(super) fn open(_: usize) -> Result<Self, &'static str> {
-        Err("this forebay-server was built without its feature `cuda`")
+        Err("this forebay-server was built without its feature `cuda`; `make build` builds it with every feature")
     }
 
     pub(super) fn load(&self, _: &Arc<Program>, _: &str) -> Option<GpuProgram> {
