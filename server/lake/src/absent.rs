@@ -4,7 +4,11 @@
 pub mod delta {
     //! Delta tables, in a build without them.
 
-    use crate::{error::LakeError, store::TableStore, table::{TableLog, TableState}};
+    use crate::{
+        error::LakeError,
+        store::TableStore,
+        table::{TableLog, TableState},
+    };
 
     /// Whether this build reads Delta tables.
     pub const IS_BUILT: bool = false;
@@ -22,7 +26,12 @@ pub mod iceberg {
 
     use object_store::path::Path;
 
-    use crate::{error::LakeError, request::IcebergRequest, store::TableStore, table::{TableLog, TableState}};
+    use crate::{
+        error::LakeError,
+        request::IcebergRequest,
+        store::TableStore,
+        table::{TableLog, TableState},
+    };
 
     /// Whether this build reads Iceberg tables.
     pub const IS_BUILT: bool = false;
