@@ -38,8 +38,8 @@ help: ## list the targets
 
 # CPU seconds of `make demo` before it trains, and how many of those run on one core on every machine: see its
 # run in benches/runs.
-DEMO_CPU_SECONDS := 1000
-DEMO_SERIAL_SECONDS := 200
+DEMO_CPU_SECONDS := 2800
+DEMO_SERIAL_SECONDS := 310
 
 demo: ## train on real flights and on generated clicks from a stream, and compare with preparing files first
 	@cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
