@@ -67,7 +67,7 @@ def test_200_connections_hold_the_limit_and_a_constant(secured: Daemon):
             peer.send_in_windows(1, http2.unfinished(60 * MIB) + bytes(MIB))
             peer.send_in_windows(3, http2.unfinished(60 * MIB) + bytes(MIB - 1000))
         with fl.connect(secured.url) as client:
-            known = fl.FlightCallOptions(timeout=20, headers=[(b"authorization", BEARER["authorization"].encode())])
+            known = fl.FlightCallOptions(timeout=60, headers=[(b"authorization", BEARER["authorization"].encode())])
             assert len(list(client.list_flights(b"", known))) == 1
         assert peak_bytes(secured) - before < LIMIT + BESIDES
         # The connections are open, and hold nothing: their messages were too late, and their answers were not read.
