@@ -78,14 +78,27 @@ install_native = cp $(TARGET)/$(1)/$(NATIVE_LIBRARY) $(NATIVE_MODULE).new && mv 
 # so that these are compiled once. The whole build comes last: its program stays in target/debug.
 LIGHT := $(abspath $(TARGET))/light
 LIGHT_TESTS := $(addprefix server/tests/, light streams/test_bare_pyarrow.py)
-light_server = $(CARGO) build --locked --workspace --no-default-features --features forebay-simulation/feature-crates \
-	--bin forebay-server --test layering && mkdir -p $(LIGHT) && cp $(TARGET)/debug/forebay-server $(LIGHT)/
 
-test: $(VENV)/.test ## run every test: Rust with doc tests, Python
-	$(light_server)
+# Two at a time: packages are installed, and the light server tested, while cargo compiles.
+test: ## run every test: Rust with doc tests, Python
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.test light-build
+	@$(MAKE) --no-print-directory --jobs 2 light-test test-build
+	@$(MAKE) --no-print-directory full-test
+
+.PHONY: light-build light-test test-build full-test
+light-build:
+	MAKEFLAGS= $(CARGO) build --locked --workspace --no-default-features --features forebay-simulation/feature-crates \
+	  --bin forebay-server --test layering
+	mkdir -p $(LIGHT) && cp $(TARGET)/debug/forebay-server $(LIGHT)/
+
+light-test:
 	FOREBAY_SERVER_BIN="$(LIGHT)/forebay-server" $(BIN)/pytest $(TIMEOUT) $(LIGHT_TESTS)
-	$(CARGO) build --locked --workspace --lib --bins --tests
+
+test-build:
+	MAKEFLAGS= $(CARGO) build --locked --workspace --lib --bins --tests
 	$(call install_native,debug)
+
+full-test:
 	FOREBAY_NVRTC="$(NVRTC)" $(CARGO) test --locked --workspace --no-fail-fast
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" \
