@@ -187,8 +187,8 @@ import forebay as fb
 from forebay.connection import Connection
 from forebay.native import open_native
 reader = open_native(Connection(sys.argv[1], fb.Credentials()), b"ticket")
-print("reading", flush=True)
 try:
+    print("reading", flush=True)
     reader.read()
 except KeyboardInterrupt:
     print("interrupted", flush=True)
