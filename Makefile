@@ -111,9 +111,7 @@ QUICK_TESTS := $(addprefix server/tests/, docs streams/test_bare_pyarrow.py stre
 	security/test_grants.py storage/test_locations.py) $(addprefix client/python/tests/, test_client.py test_cursor.py \
 	test_ops_plan.py test_package.py test_plan.py test_refusals.py test_stream_rules.py)
 
-test-quick: $(VENV)/.test ## run the unit tests and a slice of the others, in under five minutes after a build
-	$(CARGO) build --locked --workspace --lib --bins --tests
-	$(call install_native,debug)
+test-quick: $(VENV)/.test test-build ## run the unit tests and a slice of the others, in under five minutes after a build
 	$(CARGO) test --locked --workspace --lib --bins
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(QUICK_TESTS)
