@@ -4,7 +4,6 @@
 
 mod counts;
 mod distribution;
-mod exact;
 mod job;
 mod memory;
 mod moments;
