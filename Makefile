@@ -117,34 +117,29 @@ test-quick: $(VENV)/.test test-build ## run the unit tests and a slice of the ot
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(QUICK_TESTS)
 
 # The other tests skip these.
-test-ballista: $(VENV)/.test ## run queries on a Ballista cluster and compare with one machine
-	$(CARGO) build --locked --workspace --lib --bins --tests
+test-ballista: $(VENV)/.test test-build ## run queries on a Ballista cluster and compare with one machine
 	$(CARGO) build --locked --package forebay-prepare --features ballista --bins
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" \
 	  FOREBAY_PREPARE_BIN="$(abspath $(TARGET))/debug/forebay-prepare" $(BIN)/pytest server/tests/ballista
 
-test-spark: $(VENV)/.spark ## compare the ops with Spark MLlib; needs Java 17
-	$(CARGO) build --locked --workspace --lib --bins --tests
+test-spark: $(VENV)/.spark test-build ## compare the ops with Spark MLlib; needs Java 17
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/spark
 
 # The other tests skip Azure. `make test` has the other stores.
-test-stores: $(VENV)/.stores $(EMULATORS)/.azurite-$(AZURITE_VERSION) ## test object stores, Azure included; needs Node.js, 370 MB in target/
-	$(CARGO) build --locked --workspace --lib --bins --tests
+test-stores: $(VENV)/.stores $(EMULATORS)/.azurite-$(AZURITE_VERSION) test-build ## test object stores, Azure included; needs Node.js, 370 MB in target/
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" FOREBAY_AZURITE="$(AZURITE)" \
 	  $(BIN)/pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile server/tests/storage server/tests/faults/storage
 
 TENSORFLOW_TESTS := $(addprefix client/python/tests/, test_tensorflow.py test_example_two_frameworks.py)
 
 # The other tests skip these unless TensorFlow is installed.
-test-tensorflow: $(VENV)/.tensorflow ## test forebay.tensorflow with TensorFlow, 1.5 GB more in .venv
-	$(CARGO) build --locked --workspace --lib --bins --tests
+test-tensorflow: $(VENV)/.tensorflow test-build ## test forebay.tensorflow with TensorFlow, 1.5 GB more in .venv
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest $(TENSORFLOW_TESTS)
 
 FRAMEWORK_TESTS := $(addprefix client/python/tests/, frameworks test_example_quickstart.py)
 
 # The other tests skip those of frameworks that are not installed. No model and no data is downloaded.
-test-frameworks: $(VENV)/.frameworks ## test the adapters with Ray, DALI, Transformers, JAX and others, 1.6 GB more in .venv
-	$(CARGO) build --locked --workspace --lib --bins --tests
+test-frameworks: $(VENV)/.frameworks test-build ## test the adapters with Ray, DALI, Transformers, JAX and others, 1.6 GB more in .venv
 	FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" HF_HUB_OFFLINE=1 $(BIN)/pytest $(FRAMEWORK_TESTS)
 
 lint: $(VENV)/.lint $(CARGO_DENY) ## check formats, lints, types, wording, licences and advisories
@@ -192,23 +187,20 @@ fuzz: $(CARGO_FUZZ) ## fuzz the server, FUZZ_SECONDS=600 per fuzz target; needs 
 FILTER_FUZZ_SEEDS ?= 300
 FILTER_FUZZ_FIRST ?= 0
 
-fuzz-filters: $(VENV)/.test ## compare random filters with derived columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
-	$(CARGO) build --locked --package forebay-server --bin forebay-server
+fuzz-filters: $(VENV)/.test test-build ## compare random filters with derived columns and DuckDB (FILTER_FUZZ_SEEDS, FILTER_FUZZ_FIRST)
 	FILTER_FUZZ_SEEDS=$(FILTER_FUZZ_SEEDS) FILTER_FUZZ_FIRST=$(FILTER_FUZZ_FIRST) FILTER_FUZZ_EXPRESSIONS=60 \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/filters/test_search.py
 
 SCAN_FUZZ_SEEDS ?= 400
 SCAN_FUZZ_FIRST ?= 0
 
-fuzz-scan: $(VENV)/.test ## stream random files of several writers and compare with pyarrow (SCAN_FUZZ_SEEDS, SCAN_FUZZ_FIRST)
-	$(CARGO) build --locked --package forebay-server --bin forebay-server
+fuzz-scan: $(VENV)/.test test-build ## stream random files of several writers and compare with pyarrow (SCAN_FUZZ_SEEDS, SCAN_FUZZ_FIRST)
 	SCAN_FUZZ_SEEDS=$(SCAN_FUZZ_SEEDS) SCAN_FUZZ_FIRST=$(SCAN_FUZZ_FIRST) \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest server/tests/parquet/test_random_files.py
 
 DRIVE_SEEDS ?= 500
 
-drive: $(VENV)/.test ## drive the Python client through random faults and check every row (DRIVE_SEEDS)
-	$(CARGO) build --locked --package forebay-server --bin forebay-server
+drive: $(VENV)/.test test-build ## drive the Python client through random faults and check every row (DRIVE_SEEDS)
 	FOREBAY_DRIVER_SEEDS=$(DRIVE_SEEDS) FOREBAY_DRIVER_STEPS=40 \
 	  FOREBAY_SERVER_BIN="$(abspath $(TARGET))/debug/forebay-server" $(BIN)/pytest client/python/tests/test_client_driver.py
 
@@ -275,7 +267,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: $(REQUIREMENTS)/build.txt $(REQUIREMENTS)/demo.txt client/python/pyproject.toml $(VENV)/.made
-	@echo "installing Python packages into $(VENV), including PyTorch and its CUDA libraries: about 3 GB, a few minutes"
+	@echo "installing Python packages into $(VENV), a few minutes: PyTorch is 3 GB with CUDA libraries, which it loads with or without a GPU"
 	$(PIP_INSTALL) -r $(REQUIREMENTS)/build.txt
 	$(PIP_INSTALL) --no-build-isolation --use-pep517 -r $(REQUIREMENTS)/demo.txt
 	$(PIP_INSTALL) --no-build-isolation --no-deps --editable client/python
