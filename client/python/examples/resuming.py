@@ -18,6 +18,10 @@ from forebay.torch import FlightDataset
 
 T = TypeVar("T")
 
+# A server process that has imported torch forks the processes.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["torch", "forebay.torch"])
+
 Batch = dict[str, torch.Tensor]
 Records = dict[int, tuple[str, float]]
 """The digest of the data, and the loss, of each step."""
@@ -101,7 +105,7 @@ def save(path: Path, state: dict[str, object]) -> None:
 
 def in_process(train: Callable[[T], None], job: T) -> int | None:
     """Train in a process; return its exit code, negative for a signal."""
-    process = multiprocessing.get_context("spawn").Process(target=train, args=(job,))
+    process = PROCESSES.Process(target=train, args=(job,))
     process.start()
     process.join()
     return process.exitcode

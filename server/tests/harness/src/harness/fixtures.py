@@ -23,6 +23,8 @@ from harness.tables import tiny_table, write_tiny
 
 # fb.local starts the same program that the tests do.
 os.environ["FOREBAY_SERVER_BIN"] = server_binary()
+# Processes of PyTorch share the cores with each other; threads that wait for their turn would spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 end_with_this_process()
 
 
