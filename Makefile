@@ -38,14 +38,14 @@ help: ## list the targets
 
 # CPU seconds of `make demo` before it trains, and how many of those run on one core on every machine: see its
 # run in benches/runs.
-DEMO_CPU_SECONDS := 2800
-DEMO_SERIAL_SECONDS := 310
+DEMO_CPU_SECONDS := 1400
+DEMO_SERIAL_SECONDS := 170
 
 demo: ## train on real flights and on generated clicks from a stream, and compare with preparing files first
 	@cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
 	if test -x $(TARGET)/demo/forebay-server; then echo "make demo: everything is compiled unless a source has changed"; else \
 	  echo "make demo: compiles forebay-server without optional features, about" \
-	    "$$((1 + ($(DEMO_SERIAL_SECONDS) + ($(DEMO_CPU_SECONDS) - $(DEMO_SERIAL_SECONDS)) / cores) / 60)) minutes on $$cores cores"; fi; \
+	    "$$((1 + ($(DEMO_SERIAL_SECONDS) + ($(DEMO_CPU_SECONDS) - $(DEMO_SERIAL_SECONDS)) / cores) / 60)) minutes on $$cores cores, twice as long on slow ones"; fi; \
 	echo "Then it trains on real flights and on generated clicks, about a minute."
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.demo demo-build
 	$(BIN)/python client/python/examples/flights.py --bin-dir $(TARGET)/demo
