@@ -4,8 +4,7 @@
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
 //! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. A [`TextEncoder`] turns text into
-//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns
-//! from, [`exact`] sums them, and [`hash64`] computes the hashes of a column's values.
+//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
 //! online serving, and are the oracle of the GPU.
@@ -39,7 +38,6 @@ mod compile;
 pub mod cuda;
 mod domain;
 mod error;
-pub mod exact;
 mod execute;
 mod image;
 mod ops;

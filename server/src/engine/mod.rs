@@ -4,6 +4,7 @@
 
 mod counts;
 mod distribution;
+mod exact;
 mod job;
 mod memory;
 mod moments;

@@ -4,14 +4,15 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, StructArray, UInt64Array},
-    datatypes::{DataType, Field, FieldRef, Fields, Float64Type},
+    datatypes::{DataType, Field, FieldRef, Fields, Float64Type, Int64Type, UInt64Type},
 };
 use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err};
 use datafusion_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
     function::{AccumulatorArgs, StateFieldsArgs},
 };
-use forebay_kernels::exact::{Moments, bounds};
+
+use super::exact::Moments;
 
 /// A summary of the non-null values of a numeric column.
 ///
@@ -143,13 +144,21 @@ impl MomentsAccumulator {
 impl Accumulator for MomentsAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let [values] = values else { return exec_err!("moments expects one column") };
-        if !matches!(values.data_type(), DataType::Float64 | DataType::Int64 | DataType::UInt64) {
-            return exec_err!("moments of {} are not supported", values.data_type());
+        match values.data_type() {
+            DataType::Float64 => each(values.as_primitive::<Float64Type>(), |value| {
+                self.moments.add(value);
+                self.bound(value);
+            }),
+            DataType::Int64 => each(values.as_primitive::<Int64Type>(), |value| {
+                self.moments.add_integer(value < 0, value.unsigned_abs());
+                self.bound(value as f64);
+            }),
+            DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), |value| {
+                self.moments.add_integer(false, value);
+                self.bound(value as f64);
+            }),
+            other => return exec_err!("moments of {other} are not supported"),
         }
-        self.moments.add(values);
-        let (min, max) = bounds(values);
-        self.bound(min);
-        self.bound(max);
         Ok(())
     }
 
@@ -180,6 +189,18 @@ impl Accumulator for MomentsAccumulator {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.moments.heap_bytes()
+    }
+}
+
+/// Calls `take` with every non-null value.
+fn each<T: arrow::array::ArrowPrimitiveType>(
+    values: &arrow::array::PrimitiveArray<T>,
+    mut take: impl FnMut(T::Native),
+) {
+    if values.null_count() == 0 {
+        values.values().iter().for_each(|value| take(*value));
+    } else {
+        values.iter().flatten().for_each(take);
     }
 }
 

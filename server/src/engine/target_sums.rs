@@ -22,11 +22,10 @@ use datafusion_physical_plan::{
     ExecutionPlan,
     aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
 };
-use forebay_kernels::exact;
 use futures::{FutureExt, TryStreamExt};
 use num_bigint::BigInt;
 
-use super::{Engine, EngineError, Job, memory::exhausted, value_bytes};
+use super::{Engine, EngineError, Job, exact, memory::exhausted, value_bytes};
 use crate::budget::Reservation;
 
 /// Bits of a window.

@@ -18,11 +18,12 @@ use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion_expr::Accumulator;
 use datafusion_functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion_physical_expr::{aggregate::AggregateExprBuilder, expressions::Column};
-use forebay_kernels::{exact::Moments, float64_of_decimals};
+use forebay_kernels::float64_of_decimals;
 
 use super::{
     Engine, EngineError,
     distribution::{Collector, Distribution},
+    exact::Moments,
 };
 use tally::{PROFILE_VALUES_MAX, Tallies};
 pub use values::{ProfileKind, ProfileValue, comparable, used_values};
@@ -201,7 +202,7 @@ impl ProfiledValues {
         }
         let numbers = float64_of_decimals(values).map_or_else(|| Arc::clone(values), |floats| Arc::new(floats) as _);
         if let Some(moments) = &mut self.moments {
-            moments.add(&numbers);
+            add_moments(moments, &numbers);
         }
         self.collector.as_mut().map_or(Ok(()), |collector| collector.add_all(&numbers))
     }
@@ -269,6 +270,20 @@ fn bounds_of(values: &ArrayRef) -> Option<(ProfileValue, ProfileValue)> {
             (text(compute::min_string(texts)?), text(compute::max_string(texts)?))
         }
     })
+}
+
+fn add_moments(moments: &mut Moments, values: &ArrayRef) {
+    match values.data_type() {
+        DataType::Int64 => {
+            let integers = values.as_primitive::<Int64Type>().iter().flatten();
+            integers.for_each(|value| moments.add_integer(value < 0, value.unsigned_abs()));
+        }
+        DataType::UInt64 => {
+            values.as_primitive::<UInt64Type>().iter().flatten().for_each(|value| moments.add_integer(false, value));
+        }
+        DataType::Float64 => values.as_primitive::<Float64Type>().iter().flatten().for_each(|value| moments.add(value)),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,6 @@
 //! superaccumulator of Neal, "Fast exact summation using small and large superaccumulators", 2015). Therefore the
 //! result does not depend on the order of the values or on the sizes of batches.
 
-use arrow::{
-    array::{Array, ArrowPrimitiveType, AsArray, PrimitiveArray},
-    datatypes::{DataType, Float64Type, Int64Type, UInt64Type},
-};
 use num_bigint::{BigInt, BigUint, Sign};
 
 /// Bits of a digit.
@@ -32,7 +28,7 @@ const QUOTIENT_BITS: u64 = 66;
 
 /// The exact sum and sum of squares of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moments {
+pub(super) struct Moments {
     count: u64,
     sum: Digits,
     squares: Digits,
@@ -49,26 +45,12 @@ struct Digits {
 
 impl Moments {
     /// Creates the moments of no values.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { count: 0, sum: Digits::new(SUM_DIGITS), squares: Digits::new(SQUARES_DIGITS), is_infinite: false }
     }
 
-    /// Adds the values that are not null of an array of Float64, Int64 or `UInt64`. NaN is treated like an infinity: there is
-    /// no mean.
-    pub fn add(&mut self, values: &dyn Array) {
-        match values.data_type() {
-            DataType::Float64 => each(values.as_primitive::<Float64Type>(), |value| self.add_float(value)),
-            DataType::Int64 => each(values.as_primitive::<Int64Type>(), |value| {
-                self.add_scaled(value < 0, value.unsigned_abs(), UNIT_EXPONENT.unsigned_abs());
-            }),
-            DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), |value| {
-                self.add_scaled(false, value, UNIT_EXPONENT.unsigned_abs());
-            }),
-            _ => {}
-        }
-    }
-
-    fn add_float(&mut self, value: f64) {
+    /// Adds a float. NaN is treated like an infinity: there is no mean.
+    pub(super) fn add(&mut self, value: f64) {
         if !value.is_finite() {
             self.is_infinite = true;
             self.count += 1;
@@ -76,6 +58,11 @@ impl Moments {
         }
         let (whole, place) = scaled(value);
         self.add_scaled(value.is_sign_negative(), whole, place);
+    }
+
+    /// Adds an integer.
+    pub(super) fn add_integer(&mut self, is_negative: bool, magnitude: u64) {
+        self.add_scaled(is_negative, magnitude, UNIT_EXPONENT.unsigned_abs());
     }
 
     fn add_scaled(&mut self, is_negative: bool, whole: u64, place: u32) {
@@ -89,8 +76,8 @@ impl Moments {
         self.squares.add(false, (square >> 64) as u64, 2 * place + 64);
     }
 
-    /// Adds the values of other moments.
-    pub fn merge(&mut self, other: &Self) {
+    /// Adds the values of another accumulator.
+    pub(super) fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.is_infinite |= other.is_infinite;
         self.sum.merge(&other.sum);
@@ -98,7 +85,7 @@ impl Moments {
     }
 
     /// Returns the mean, rounded once to the nearest float64, ties to even; NaN without values or with an infinite one.
-    pub fn mean(&self) -> f64 {
+    pub(super) fn mean(&self) -> f64 {
         if self.count == 0 || self.is_infinite {
             return f64::NAN;
         }
@@ -108,7 +95,7 @@ impl Moments {
     }
 
     /// Returns the population's standard deviation √(Σx²/n − (Σx/n)²), rounded once; NaN if there is no mean.
-    pub fn deviation(&self) -> f64 {
+    pub(super) fn deviation(&self) -> f64 {
         if self.count == 0 || self.is_infinite {
             return f64::NAN;
         }
@@ -120,7 +107,7 @@ impl Moments {
     }
 
     /// Serializes the state, to be merged elsewhere.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut carried = self.clone();
         carried.sum.carry();
         carried.squares.carry();
@@ -132,7 +119,7 @@ impl Moments {
     }
 
     /// Reads the result of [`Self::to_bytes`]; `None` for other bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (is_infinite, words) = bytes.split_last()?;
         if words.len() != (SUM_DIGITS + SQUARES_DIGITS + 1) * 8 {
             return None;
@@ -149,12 +136,12 @@ impl Moments {
     }
 
     /// Returns the number of values.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.count
     }
 
     /// Returns the bytes on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         (self.sum.words.len() + self.squares.words.len()) * size_of::<i64>()
     }
 }
@@ -212,34 +199,8 @@ impl Digits {
     }
 }
 
-/// Returns the smallest and the largest of the values that are neither null nor NaN in an array of Float64, Int64 or `UInt64`;
-/// without any, ∞ and −∞.
-#[must_use]
-pub fn bounds(values: &dyn Array) -> (f64, f64) {
-    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-    let mut bound = |value: f64| (min, max) = (min.min(value), max.max(value));
-    match values.data_type() {
-        DataType::Float64 => each(values.as_primitive::<Float64Type>(), bound),
-        DataType::Int64 => each(values.as_primitive::<Int64Type>(), |value| bound(value as f64)),
-        DataType::UInt64 => each(values.as_primitive::<UInt64Type>(), |value| bound(value as f64)),
-        _ => {}
-    }
-    (min, max)
-}
-
-/// Calls `take` with every non-null value.
-fn each<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, mut take: impl FnMut(T::Native)) {
-    if values.null_count() == 0 {
-        values.values().iter().for_each(|value| take(*value));
-    } else {
-        values.iter().flatten().for_each(take);
-    }
-}
-
 /// Returns the magnitude of a finite float64 as an integer times 2^(place − 1074).
-#[inline]
-#[must_use]
-pub fn scaled(value: f64) -> (u64, u32) {
+pub(super) fn scaled(value: f64) -> (u64, u32) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);
     let biased = ((bits >> 52) & 0x7ff) as u32;
@@ -249,8 +210,7 @@ pub fn scaled(value: f64) -> (u64, u32) {
 // === rounding ===
 
 /// Returns units × 2⁻¹⁰⁷⁴, rounded to the nearest float64; infinite beyond its range.
-#[must_use]
-pub fn rounded(units: &BigInt) -> f64 {
+pub(super) fn rounded(units: &BigInt) -> f64 {
     let magnitude = nearest(units.magnitude(), true, UNIT_EXPONENT.into());
     if units.sign() == Sign::Minus { -magnitude } else { magnitude }
 }
