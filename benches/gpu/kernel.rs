@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chains = (0..columns).map(|column| Chain { column: format!("c{column}"), ops: ops.clone() });
     let output = OutputSpec { name: "dense".to_owned(), dtype: DType::Float32, chains: chains.collect() };
     let program = Arc::new(Program::compile(&[output], &table.schema())?);
-    let device = Device::open(0)?;
+    let device = Device::open(0, |_, error| eprintln!("{error}"))?;
     let on_device = DeviceProgram::new(&device, &program)?.ok_or("the program does not run on a GPU")?;
     let measured = on_device.measure(&table, repetitions)?;
     println!(

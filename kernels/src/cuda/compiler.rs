@@ -23,6 +23,10 @@ const NAMES: [&str; 4] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nv
 /// sum.
 const OPTIONS: [&str; 5] = ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
 
+/// Whether the NaN of an operation such as inf - inf is negative, by this machine's CPU: it is the same on the device.
+pub(super) const INVALID_SIGN: &str =
+    if cfg!(any(target_arch = "x86", target_arch = "x86_64")) { "-DINVALID_SIGN=1u" } else { "-DINVALID_SIGN=0u" };
+
 /// A source that cannot be compiled.
 #[derive(Debug, Error)]
 pub enum CompilerError {
@@ -109,7 +113,7 @@ impl Compiler {
             Architecture::Virtual(major, minor) => format!("--gpu-architecture=compute_{major}{minor}"),
             Architecture::Real(major, minor) => format!("--gpu-architecture=sm_{major}{minor}"),
         };
-        handle.compile(OPTIONS.iter().copied().chain([target.as_str()]))?;
+        handle.compile(OPTIONS.iter().copied().chain([INVALID_SIGN, target.as_str()]))?;
         match architecture {
             #[cfg(test)]
             Architecture::Virtual(..) => handle.bytes("nvrtcGetPTXSize", "nvrtcGetPTX"),

@@ -2,13 +2,14 @@
 //! offsets of the outputs, and the places of the rows.
 //!
 //! Columns of types that the device does not read (text, decimals) are converted to numbers by the CPU first. A
-//! dictionary that is no longer than the rows is mapped once, and copied as keys and a table.
+//! dictionary is mapped once for its chunk; one that is no longer than the rows is copied as keys and a table.
 
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
     buffer::{Buffer, NullBuffer},
+    compute::take,
     datatypes::DataType,
     error::ArrowError,
 };
@@ -22,12 +23,21 @@ use super::{
 use crate::{
     compile::{chain::CompiledChain, program::Program},
     error::KernelError,
-    execute::source,
+    execute::{mapped::is_worth_mapping, source},
+    vector::mapped::is_same,
 };
 
-/// For each feed, the dictionary seen last and its values as numbers.
+/// For each feed, the dictionary seen last: one of a chunk serves all of the chunk's batches.
 #[derive(Debug, Default)]
-pub(crate) struct MappedTables(Vec<Option<(ArrayRef, ArrayRef)>>);
+pub(crate) struct MappedTables(Vec<Option<MappedTable>>);
+
+/// A dictionary, and its values as numbers once enough rows used it.
+#[derive(Debug)]
+struct MappedTable {
+    dictionary: ArrayRef,
+    rows: usize,
+    numbers: Option<ArrayRef>,
+}
 
 /// The destination of a run's rows.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +152,26 @@ impl Piece {
     }
 }
 
+impl MappedTable {
+    /// The values of a dictionary as numbers; none before enough rows used it for that to pay off, by the rule of the
+    /// CPU's workspace.
+    fn of<'a>(
+        last: &'a mut Option<Self>,
+        dictionary: &ArrayRef,
+        rows: usize,
+        front: &CompiledChain,
+    ) -> Result<Option<&'a ArrayRef>, ArrowError> {
+        let known = last.take().filter(|last| is_same(&last.dictionary, dictionary));
+        let known = known.unwrap_or_else(|| Self { dictionary: Arc::clone(dictionary), rows: 0, numbers: None });
+        let table = last.insert(known);
+        table.rows += rows;
+        if table.numbers.is_none() && !dictionary.is_empty() && is_worth_mapping(dictionary, table.rows) {
+            table.numbers = numbers(front, dictionary)?;
+        }
+        Ok(table.numbers.as_ref())
+    }
+}
+
 impl LoadBuilder {
     /// Adds bytes at a multiple of 16 and returns their offset.
     fn push(&mut self, piece: Piece) -> u64 {
@@ -157,16 +187,15 @@ impl LoadBuilder {
         expected: &DataType,
         array: &ArrayRef,
         rows: &Range<usize>,
-        mapped: &mut Option<(ArrayRef, ArrayRef)>,
+        mapped: &mut Option<MappedTable>,
     ) -> Result<Option<DeviceColumn>, ArrowError> {
         if let Some(dictionary) = array.as_any_dictionary_opt() {
-            let values = dictionary.values();
-            let known = mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, values));
-            if !known && !values.is_empty() && values.len() <= rows.len() {
-                let Some(table) = numbers(front, values)? else { return Ok(None) };
-                *mapped = Some((Arc::clone(values), table));
-            }
-            if let Some((_, table)) = mapped.as_ref().filter(|(known, _)| Arc::ptr_eq(known, values)) {
+            if let Some(table) = MappedTable::of(mapped, dictionary.values(), rows.len(), front)? {
+                let keys = dictionary.keys().slice(rows.start, rows.len());
+                if table.len() > rows.len() {
+                    let numbers = take(table, &keys, None)?;
+                    return Ok(Some(self.plain(numbers.as_ref(), &(0..rows.len()), Form::Numbers)));
+                }
                 let keys = dictionary.normalized_keys();
                 let keys: Vec<u8> = keys[rows.clone()].iter().flat_map(|key| (*key as u32).to_le_bytes()).collect();
                 let all = 0..table.len();

@@ -99,7 +99,7 @@ __device__ __forceinline__ f64 ln_1p(f64 x) {
     f64 lost = k >= 2.0 ? 1.0 - (u - x) : x - (u - 1.0);
     f64 c = k == 0.0 || k >= 54.0 ? 0.0 : lost * about_inverse(k, f);
     f64 result = ln_parts(k, k == 0.0 ? x : f, c);
-    return ln_edges(u, fabs(x) < 5.0e-17 ? x : result);
+    return unless_nan(x, ln_edges(u, fabs(x) < 5.0e-17 ? x : result));
 }
 
 __device__ __forceinline__ f32 ln_1p(f32 x) {
@@ -118,18 +118,16 @@ __device__ __forceinline__ f32 ln_1p(f32 x) {
     f32 whole = k * -(LN_2_HIGH_SINGLE / 8388608.0f);
     f32 sum = whole + f;
     f32 lacking = f - (sum - whole);
-    return ln_edges(u, sum + fmaf(k, -(LN_2_LOW_SINGLE / 8388608.0f), fmaf(square, series, lacking)));
+    f32 result = sum + fmaf(k, -(LN_2_LOW_SINGLE / 8388608.0f), fmaf(square, series, lacking));
+    return unless_nan(x, ln_edges(u, result));
 }
 
 // ln(x / (1 - x)), after clipping x.
-__device__ __forceinline__ f64 logit(f64 x, f64 low, f64 high) {
-    x = clip<f64>(x, low, high);
-    return ln(x / (1.0 - x));
-}
-
-__device__ __forceinline__ f32 logit(f32 x, f32 low, f32 high) {
-    x = clip<f32>(x, low, high);
-    return ln(x / (1.0f - x));
+template <typename Number>
+__device__ __forceinline__ Number logit(Number x, Number low, Number high) {
+    x = clip<Number>(x, low, high);
+    Number odds = x / ((Number)1 - x);
+    return unless_nan(x, ln(odds == odds ? odds : invalid(x)));
 }
 
 // a + b as the nearest double and its error.
@@ -228,7 +226,7 @@ __device__ __forceinline__ f64 box_cox_edges(f64 x, f64 result, f64 lambda) {
 // (x^lambda - 1) / lambda, ln x where lambda is 0.
 __device__ __forceinline__ f64 box_cox(f64 x, f64 lambda) {
     if (lambda == 0.0) {
-        return ln(x);
+        return unless_nan(x, ln(x));
     }
     f64 log, log_low, y, y_low;
     ln_wide(x, log, log_low);
@@ -237,20 +235,24 @@ __device__ __forceinline__ f64 box_cox(f64 x, f64 lambda) {
 }
 
 __device__ __forceinline__ f32 box_cox(f32 single, f64 lambda) {
-    f64 x = (f64)single;
+    f64 x = widen(single);
     if (lambda == 0.0) {
-        return (f32)ln(x);
+        return narrow(ln(x));
     }
-    return (f32)box_cox_edges(x, exp_m1(lambda * ln(x), 0.0) / lambda, lambda);
+    return narrow(box_cox_edges(x, exp_m1(lambda * ln(x), 0.0) / lambda, lambda));
 }
 
 // === Further ops (ops/*.rs) ===
 
-__device__ __forceinline__ f32 square_root(f32 value) { return sqrtf(value); }
-__device__ __forceinline__ f64 square_root(f64 value) { return sqrt(value); }
+__device__ __forceinline__ f32 square_root(f32 value) {
+    return unless_nan(value, value < 0.0f ? invalid(value) : sqrtf(value));
+}
+__device__ __forceinline__ f64 square_root(f64 value) {
+    return unless_nan(value, value < 0.0 ? invalid(value) : sqrt(value));
+}
 
-__device__ __forceinline__ f32 absolute(f32 value) { return fabsf(value); }
-__device__ __forceinline__ f64 absolute(f64 value) { return fabs(value); }
+__device__ __forceinline__ f32 absolute(f32 value) { return __uint_as_float(__float_as_uint(value) & 0x7fffffffu); }
+__device__ __forceinline__ f64 absolute(f64 value) { return as_f64(bits_of(value) & 0x7fffffffffffffffull); }
 __device__ __forceinline__ u64 absolute(u64 value) { return value; }
 // -2^63, whose absolute value does not fit, is unchanged.
 __device__ __forceinline__ i64 absolute(i64 value) { return value < 0 ? (i64)(0ull - (u64)value) : value; }
@@ -261,12 +263,14 @@ __device__ __forceinline__ i64 positive_mod(i64 value, i64 modulus) {
 }
 __device__ __forceinline__ u64 positive_mod(u64 value, i64 modulus) { return value % (u64)modulus; }
 __device__ __forceinline__ f32 positive_mod(f32 value, i64 modulus) {
-    f32 rest = fmodf(value, (f32)modulus);
-    return rest < 0.0f ? rest + (f32)modulus : fabsf(rest);
+    f32 rest = unless_nan(value, fmodf(value, (f32)modulus));
+    rest = rest == rest || value != value ? rest : invalid(value);
+    return rest < 0.0f ? rest + (f32)modulus : absolute(rest);
 }
 __device__ __forceinline__ f64 positive_mod(f64 value, i64 modulus) {
-    f64 rest = fmod(value, (f64)modulus);
-    return rest < 0.0 ? rest + (f64)modulus : fabs(rest);
+    f64 rest = unless_nan(value, fmod(value, (f64)modulus));
+    rest = rest == rest || value != value ? rest : invalid(value);
+    return rest < 0.0 ? rest + (f64)modulus : absolute(rest);
 }
 
 __device__ __forceinline__ i64 sigrid_hash(u64 key, u64 salt, i64 max_value) {

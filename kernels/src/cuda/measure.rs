@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 
 use super::{
-    device::{Device, DeviceError},
     executor::DeviceProgram,
     feed::{Load, MappedTables, Target},
 };
@@ -38,17 +37,10 @@ impl DeviceProgram {
         let (program, generated) = (&self.program, &self.generated);
         let load =
             Load::new(program, generated, &inputs, rows, Target::From(0), &offsets, &mut MappedTables::default())?;
-        let run = || -> Result<Measured, DeviceError> {
-            let device: &Arc<Device> = &self.device;
-            let mut slot = device.slot(load.len(), load.faults().len())?;
-            let mut output = device.output(written_bytes)?;
-            device.start(&self.module, &mut slot, &load, &mut output)?;
-            slot.wait(load.faults().len())?;
-            let kernel_seconds = device.time_kernel(&self.module, &slot, &load, &output, repetitions)?;
-            let copy_seconds = device.time_copy(load.len().midpoint(written_bytes), repetitions)?;
-            device.keep_slot(slot);
-            Ok(Measured { read_bytes: load.len(), written_bytes, kernel_seconds, copy_seconds })
-        };
-        run().map_err(|error| KernelError::Device { problem: error.to_string() })
+        let [kernel_seconds, copy_seconds] = self
+            .module
+            .measure(&load, written_bytes, repetitions)
+            .map_err(|error| KernelError::Device { problem: error.to_string() })?;
+        Ok(Measured { read_bytes: load.len(), written_bytes, kernel_seconds, copy_seconds })
     }
 }

@@ -1,6 +1,6 @@
 //! Opening a device. A device is usable only if a small program gives the same bits there as on the CPU.
 
-use std::sync::Arc;
+use std::{panic, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, AsArray, Float64Array, RecordBatch},
@@ -8,8 +8,10 @@ use arrow::{
 };
 
 use super::{
-    device::{Device, DeviceError},
-    executor::{DeviceProgram, Executor},
+    device::{Device, Report},
+    error::DeviceError,
+    executor::{DeviceProgram, Executor, ExecutorWorkspace},
+    gpu::{Gpu, OnGpu},
 };
 use crate::{
     compile::program::Program,
@@ -20,11 +22,17 @@ use crate::{
 };
 
 impl Device {
-    /// Opens the device with this number, and verifies that it compiles and runs a program.
-    pub fn open(ordinal: usize) -> Result<Arc<Self>, DeviceError> {
-        let device = Self::connect(ordinal)?;
-        probe(&device)?;
-        Ok(device)
+    /// Opens the GPU with this number, and verifies that it compiles and runs a program. `report` is told of later
+    /// failures.
+    pub fn open(ordinal: usize, report: Report) -> Result<Arc<Self>, DeviceError> {
+        // cudarc panics if the driver lacks a function.
+        let opened = panic::catch_unwind(|| {
+            let gpu = Gpu::connect(ordinal)?;
+            let device = Self::new(gpu.name().to_owned(), Box::new(OnGpu(gpu)), report);
+            probe(&device)?;
+            Ok(device)
+        });
+        opened.unwrap_or(Err(DeviceError::OldDriver))
     }
 }
 
@@ -42,17 +50,18 @@ fn probe(device: &Arc<Device>) -> Result<(), DeviceError> {
     let on_device =
         DeviceProgram::new(device, &program)?.ok_or_else(|| wrong("no output of it runs on the device".to_owned()))?;
     let run = || -> Result<bool, KernelError> {
-        let mut executor = Executor::new(Arc::new(on_device), table.num_rows())?;
+        let mut executor = Executor::new(Arc::new(on_device), table.num_rows(), ExecutorWorkspace::default());
         executor.append(&table, 0..table.num_rows())?;
         let mut builder = BatchBuilder::new(Arc::clone(&program), table.num_rows());
         builder.append(&table, 0..table.num_rows())?;
-        let (device, cpu) = (executor.finish()?, builder.finish()?);
+        let (device, cpu) = (executor.finish().0?, builder.finish()?);
         let bits = |batch: &RecordBatch| -> Vec<u32> {
             batch.column(0).as_primitive::<Float32Type>().values().iter().map(|value| value.to_bits()).collect()
         };
         Ok(bits(&device) == bits(&cpu))
     };
     match run() {
+        Ok(_) if device.has_failed() => Err(wrong("it was computed on the CPU".to_owned())),
         Ok(true) => Ok(()),
         Ok(false) => Err(wrong("the numbers differ".to_owned())),
         Err(error) => Err(wrong(error.to_string())),

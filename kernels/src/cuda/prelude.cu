@@ -176,6 +176,49 @@ __device__ __forceinline__ Number load(const Run& run, const Chain& chain, u64 r
 __device__ __forceinline__ f64 as_f64(u64 bits) { return __longlong_as_double((i64)bits); }
 __device__ __forceinline__ f32 as_f32(u64 bits) { return __uint_as_float((u32)bits); }
 
+// === NaN: the CPU's bits ===
+//
+// The CPU's arithmetic keeps the payload of a NaN and makes it quiet; a GPU's gives a NaN of its own. No operation has
+// two NaNs, as constants are numbers.
+
+__device__ __forceinline__ f32 quiet(f32 nan) { return __uint_as_float(__float_as_uint(nan) | 0x00400000u); }
+__device__ __forceinline__ f64 quiet(f64 nan) {
+    return __longlong_as_double((i64)((u64)__double_as_longlong(nan) | 0x0008000000000000ull));
+}
+
+// The NaN of operations such as inf - inf. The compiler's options define its sign, which depends on the CPU.
+__device__ __forceinline__ f32 invalid(f32) { return __uint_as_float((INVALID_SIGN << 31) | 0x7fc00000u); }
+__device__ __forceinline__ f64 invalid(f64) {
+    return __longlong_as_double((i64)(((u64)INVALID_SIGN << 63) | 0x7ff8000000000000ull));
+}
+
+// The result of a function of a number; of a NaN that NaN, quiet.
+template <typename Number>
+__device__ __forceinline__ Number unless_nan(Number value, Number result) {
+    return value == value ? result : quiet(value);
+}
+
+__device__ __forceinline__ f32 narrow(f64 value) {
+    u64 bits = (u64)__double_as_longlong(value);
+    f32 nan = __uint_as_float(((u32)(bits >> 32) & 0x80000000u) | 0x7fc00000u | ((u32)(bits >> 29) & 0x003fffffu));
+    return value == value ? (f32)value : nan;
+}
+__device__ __forceinline__ f64 widen(f32 value) {
+    u32 bits = __float_as_uint(value);
+    u64 nan = ((u64)(bits & 0x80000000u) << 32) | 0x7ff8000000000000ull | ((u64)(bits & 0x003fffffu) << 29);
+    return value == value ? (f64)value : __longlong_as_double((i64)nan);
+}
+
+// Conversions of every kind of number.
+__device__ __forceinline__ f32 single_of(f32 value) { return value; }
+__device__ __forceinline__ f32 single_of(f64 value) { return narrow(value); }
+__device__ __forceinline__ f32 single_of(i64 value) { return (f32)value; }
+__device__ __forceinline__ f32 single_of(u64 value) { return (f32)value; }
+__device__ __forceinline__ f64 double_of(f32 value) { return widen(value); }
+__device__ __forceinline__ f64 double_of(f64 value) { return value; }
+__device__ __forceinline__ f64 double_of(i64 value) { return (f64)value; }
+__device__ __forceinline__ f64 double_of(u64 value) { return (f64)value; }
+
 template <typename Number>
 __device__ __forceinline__ Number clip(Number value, Number min, Number max) {
     Number raised = value < min ? min : value;
@@ -183,11 +226,11 @@ __device__ __forceinline__ Number clip(Number value, Number min, Number max) {
 }
 
 __device__ __forceinline__ f32 shift_and_divide(f32 value, f64 shift, f64 divisor) {
-    return (f32)(((f64)value - shift) / divisor);
+    return unless_nan(value, (f32)(((f64)value - shift) / divisor));
 }
 
 __device__ __forceinline__ f64 shift_and_divide(f64 value, f64 shift, f64 divisor) {
-    return (value - shift) / divisor;
+    return unless_nan(value, (value - shift) / divisor);
 }
 
 // The number of boundaries, which must not decrease, that are <= the value.
@@ -341,18 +384,18 @@ __device__ __forceinline__ f64 unless_whole(f64 value, i32 digits, u64 max, u32&
 template <typename Number>
 __device__ __forceinline__ u64 to_float32(Number value, u32& fault) {
     keep_integer(value, FLOAT32_DIGITS, ANY_MAGNITUDE, fault);
-    return f32_bits((f32)value);
+    return f32_bits(single_of(value));
 }
 
 template <typename Number>
 __device__ __forceinline__ u64 to_float64(Number value, u32& fault) {
     keep_integer(value, FLOAT64_DIGITS, ANY_MAGNITUDE, fault);
-    return f64_bits((f64)value);
+    return f64_bits(double_of(value));
 }
 
 // An f64 as f32, rounded to odd: rounding that again gives the result of rounding the f64 once.
 __device__ __forceinline__ f32 odd_from_f64(f64 value) {
-    f32 near = (f32)value;
+    f32 near = narrow(value);
     f64 back = (f64)near;
     if (back == value || value != value) {
         return near;

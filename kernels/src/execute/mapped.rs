@@ -33,8 +33,7 @@ impl MappedDictionary {
         is_same(&self.dictionary, dictionary)
     }
 
-    /// The mapped values; `None` until the rows seen number an eighth of the values, since mapping all of them may not
-    /// pay off before.
+    /// The mapped values; `None` before [`is_worth_mapping`].
     pub(crate) fn values(
         &mut self,
         rows: usize,
@@ -42,11 +41,16 @@ impl MappedDictionary {
         map: impl FnOnce() -> Result<Option<Collected>, ArrowError>,
     ) -> Result<Option<Arc<MappedValues>>, ArrowError> {
         self.rows += rows;
-        if self.values.is_none() && self.rows >= self.dictionary.len() / 8 {
+        if self.values.is_none() && is_worth_mapping(&self.dictionary, self.rows) {
             self.values = tables.get(&self.dictionary, map)?;
         }
         Ok(self.values.clone())
     }
+}
+
+/// Whether the rows seen number an eighth of a dictionary's values: mapping all of them may not pay off before.
+pub(crate) fn is_worth_mapping(dictionary: &ArrayRef, rows: usize) -> bool {
+    rows >= dictionary.len() / 8
 }
 
 /// Writes the elements of the rows; returns false if they must be computed row by row.

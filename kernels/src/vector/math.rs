@@ -265,11 +265,18 @@ fn power_of_two(k: f64) -> f64 {
     f64::from_bits((((k as i32) + 1023) as u64) << 52)
 }
 
+/// The number. A NaN becomes quiet also where the compiler would select it from an f32 without a conversion; the sign of
+/// zero is lost.
+#[inline(always)]
+fn quiet(x: f64) -> f64 {
+    x + 0.0
+}
+
 /// (x^λ − 1) / λ, ln x where λ is 0; NaN below 0.
 #[inline(always)]
 pub(crate) fn box_cox(x: f64, lambda: f64) -> f64 {
     if lambda == 0.0 {
-        return ln(x);
+        return ln(quiet(x));
     }
     let (log, log_low) = ln_wide(x);
     let (y, y_low) = two_product(lambda, log);
@@ -281,7 +288,7 @@ pub(crate) fn box_cox(x: f64, lambda: f64) -> f64 {
 pub(crate) fn box_cox_single(x: f32, lambda: f64) -> f32 {
     let x = f64::from(x);
     if lambda == 0.0 {
-        return ln(x) as f32;
+        return ln(quiet(x)) as f32;
     }
     box_cox_edges(x, exp_m1(lambda * ln(x), 0.0) / lambda, lambda) as f32
 }

@@ -283,7 +283,7 @@ impl Random {
 
     /// Special values, small whole numbers, and arbitrary bits.
     fn float(&mut self) -> f64 {
-        const ODD: [f64; 22] = [
+        const ODD: [f64; 25] = [
             0.0,
             -0.0,
             1.0,
@@ -306,6 +306,10 @@ impl Random {
             9_007_199_254_740_993.0,
             5.96e-8,
             -2.98e-8,
+            // NaNs: negative, signaling, and with a payload that an f32 cannot hold.
+            f64::from_bits(0xfff8_0000_1234_5678),
+            f64::from_bits(0x7ff4_0000_2000_0000),
+            f64::from_bits(0xfff0_0000_0000_0001),
         ];
         match self.below(8) {
             0 => ODD[self.below(ODD.len() as u64) as usize],
@@ -315,6 +319,11 @@ impl Random {
             4 => self.below(1 << 20) as f64 / 1024.0 - 100.0,
             _ => (self.below(1 << 53) as f64 / (1_u64 << 52) as f64 - 0.5) * 8.0,
         }
+    }
+
+    /// Like [`Self::float`], and any NaN.
+    fn single(&mut self) -> f32 {
+        if self.below(32) == 0 { f32::from_bits(self.next() as u32 | 0x7f80_0000) } else { self.float() as f32 }
     }
 
     fn int(&mut self) -> i64 {
@@ -363,7 +372,7 @@ pub(super) fn table(seed: u64, rows: usize) -> RecordBatch {
     let lists = (0..rows).map(|_| Some((0..random.below(5)).map(|_| Some(random.float() as f32)).collect::<Vec<_>>()));
     let lists = ListArray::from_iter_primitive::<Float32Type, _, _>(lists.collect::<Vec<_>>());
     let columns: Vec<(&str, ArrayRef)> = vec![
-        ("f32", Arc::new(column::<_, Float32Array>(random, rows, |random| random.float() as f32))),
+        ("f32", Arc::new(column::<_, Float32Array>(random, rows, Random::single))),
         ("f64", Arc::new(column::<_, Float64Array>(random, rows, Random::float))),
         ("f16", Arc::new(column::<_, Float16Array>(random, rows, |random| f16::from_bits(random.next() as u16)))),
         ("i64", Arc::new(column::<_, Int64Array>(random, rows, Random::int))),

@@ -7,9 +7,10 @@ use std::{env, fs, process::Command};
 use libloading::Library;
 use tempfile::TempDir;
 
-use crate::cuda::{fault::fault_words, feed::Load, generate::Generated, layout::Launch};
+use crate::cuda::{compiler::INVALID_SIGN, fault::fault_words, feed::Load, generate::Generated, layout::Launch};
 
 /// A program loaded into this process.
+#[derive(Debug)]
 pub(super) struct HostProgram {
     library: Library,
     _folder: TempDir,
@@ -30,7 +31,8 @@ impl HostProgram {
         let parts = [include_str!("../host.h"), &generated.source, include_str!("../host_entry.h")];
         fs::write(&source, parts.join("\n")).unwrap();
         let output = Command::new(compiler)
-            .args(["-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+            .args(["-std=c++17", "-O1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+            .args([INVALID_SIGN, "-o"])
             .args([&library, &source])
             .output()
             .unwrap();
@@ -40,13 +42,13 @@ impl HostProgram {
         Self { library, _folder: folder }
     }
 
-    /// Runs a load; returns the fault words.
-    pub(super) fn run(&self, generated: &Generated, load: &Load, out: &mut [u64]) -> Vec<u64> {
+    /// Runs a load with the fixed part of its program; returns the fault words.
+    pub(super) fn run(&self, fixed_part: &[u8], load: &Load, out: &mut [u64]) -> Vec<u64> {
         // Allocated as words, for alignment.
         let words = |bytes: usize| vec![0_u64; bytes.div_ceil(8).next_multiple_of(2)];
-        let mut fixed = words(generated.fixed.len());
+        let mut fixed = words(fixed_part.len());
         let mut columns = words(load.len());
-        bytes(&mut fixed)[..generated.fixed.len()].copy_from_slice(&generated.fixed);
+        bytes(&mut fixed)[..fixed_part.len()].copy_from_slice(fixed_part);
         load.write(&mut bytes(&mut columns)[..load.len()]);
         // SAFETY: the entry has this type; all buffers live until it returns, and the program writes within `out` and
         // `columns`.

@@ -1,9 +1,11 @@
 //! Tests of generated programs, with and without a GPU: their sources, their compilation by NVRTC, and their results
-//! compared with the CPU's.
+//! compared with the CPU's, also when the device fails.
 
 mod cases;
 mod device;
+mod executor;
 mod host;
+mod host_backend;
 mod parity;
 mod sources;
 
