@@ -208,8 +208,8 @@ pub struct Flags {
           value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(super) cpu_threads: u32,
 
-    /// Device that computes features: cpu, or cuda:N for GPU number N. If the GPU cannot be used, or an output does not
-    /// run on one, the server logs it and uses the CPU.
+    /// Device that computes features: cpu, or cuda:N for GPU number N. If the GPU cannot be used, fails, or does not run
+    /// an output, the server logs it and uses the CPU.
     #[arg(long, env = "FOREBAY_DEVICE", value_name = "DEVICE", default_value = "cpu")]
     pub(super) device: String,
 

@@ -8,12 +8,12 @@ mod without;
 use std::{fmt, ops::Range, sync::Arc};
 
 use arrow::array::RecordBatch;
-use forebay_kernels::{BatchBuilder, KernelError, Program, Workspace};
+use forebay_kernels::{BatchBuilder, KernelError, Program, Workspace as CpuWorkspace};
 
 #[cfg(feature = "cuda")]
-use cuda::{Gpu, GpuBuilder, GpuProgram};
+use cuda::{Gpu, GpuBuilder, GpuProgram, GpuWorkspace};
 #[cfg(not(feature = "cuda"))]
-use without::{Gpu, GpuBuilder, GpuProgram};
+use without::{Gpu, GpuBuilder, GpuProgram, GpuWorkspace};
 
 /// A device by the name of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,23 @@ pub(crate) struct Executable {
 
 /// An output batch that is being filled.
 #[derive(Debug)]
-pub(super) enum Builder {
+pub(super) struct Builder {
+    filling: Filling,
+    /// The workspace of the device that is not used.
+    kept: Workspace,
+}
+
+#[derive(Debug)]
+enum Filling {
     Cpu(BatchBuilder),
     Gpu(GpuBuilder),
+}
+
+/// Memory that builders of one program hand on from batch to batch.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    cpu: CpuWorkspace,
+    gpu: GpuWorkspace,
 }
 
 // === impl DeviceName, Device ===
@@ -86,52 +100,57 @@ impl Device {
 // === impl Executable ===
 
 impl Executable {
-    /// Whether a GPU computes outputs.
-    pub(super) fn is_on_gpu(&self) -> bool {
-        self.on_gpu.is_some()
-    }
-
     /// An empty batch with room for `rows`, to be filled in order, with the workspace of the previous batch.
     pub(super) fn builder(&self, rows: usize, workspace: Workspace) -> Builder {
-        let on_gpu = self.on_gpu.as_ref().and_then(|program| program.builder(rows));
-        on_gpu.map_or_else(
-            || Builder::Cpu(BatchBuilder::new(Arc::clone(&self.program), rows).reuse(workspace)),
-            Builder::Gpu,
-        )
+        self.empty(rows, false, workspace)
     }
 
     /// An empty batch with room for `rows`, to be filled by [`Builder::scatter`], with the workspace of the previous
     /// batch.
     pub(super) fn scattered(&self, rows: usize, workspace: Workspace) -> Builder {
-        let on_gpu = self.on_gpu.as_ref().and_then(|program| program.scattered(rows));
-        on_gpu.map_or_else(
-            || Builder::Cpu(BatchBuilder::scattered(Arc::clone(&self.program), rows).reuse(workspace)),
-            Builder::Gpu,
-        )
+        self.empty(rows, true, workspace)
     }
-}
 
-/// The error of finished rows for a GPU, which [`Executable::is_on_gpu`] prevents.
-fn not_on_gpu() -> KernelError {
-    KernelError::Device { problem: "finished rows are copied on the CPU".to_owned() }
+    fn empty(&self, rows: usize, is_scattered: bool, workspace: Workspace) -> Builder {
+        let Workspace { cpu, mut gpu } = workspace;
+        if let Some(program) = &self.on_gpu {
+            match program.builder(rows, is_scattered, gpu) {
+                Ok(filling) => {
+                    let kept = Workspace { cpu, gpu: GpuWorkspace::default() };
+                    return Builder { filling: Filling::Gpu(filling), kept };
+                }
+                Err(unused) => gpu = unused,
+            }
+        }
+        let program = Arc::clone(&self.program);
+        let filling =
+            if is_scattered { BatchBuilder::scattered(program, rows) } else { BatchBuilder::new(program, rows) };
+        let kept = Workspace { cpu: CpuWorkspace::default(), gpu };
+        Builder { filling: Filling::Cpu(filling.reuse(cpu)), kept }
+    }
 }
 
 // === impl Builder ===
 
 impl Builder {
+    /// Whether the finished batch may be in memory of a GPU's driver.
+    pub(super) fn is_on_gpu(&self) -> bool {
+        matches!(self.filling, Filling::Gpu(_))
+    }
+
     /// The number of rows.
     pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Cpu(builder) => builder.len(),
-            Self::Gpu(builder) => builder.len(),
+        match &self.filling {
+            Filling::Cpu(builder) => builder.len(),
+            Filling::Gpu(builder) => builder.len(),
         }
     }
 
     /// The number of rows that fit.
     pub(super) fn capacity(&self) -> usize {
-        match self {
-            Self::Cpu(builder) => builder.capacity(),
-            Self::Gpu(builder) => builder.capacity(),
+        match &self.filling {
+            Filling::Cpu(builder) => builder.capacity(),
+            Filling::Gpu(builder) => builder.capacity(),
         }
     }
 
@@ -142,9 +161,9 @@ impl Builder {
 
     /// Computes rows into the next free ones.
     pub(super) fn append(&mut self, batch: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
-        match self {
-            Self::Cpu(builder) => builder.append(batch, rows),
-            Self::Gpu(builder) => builder.append(batch, rows),
+        match &mut self.filling {
+            Filling::Cpu(builder) => builder.append(batch, rows),
+            Filling::Gpu(builder) => builder.append(batch, rows),
         }
     }
 
@@ -155,17 +174,17 @@ impl Builder {
         rows: Range<usize>,
         places: &[u32],
     ) -> Result<(), KernelError> {
-        match self {
-            Self::Cpu(builder) => builder.scatter(batch, rows, places),
-            Self::Gpu(builder) => builder.scatter(batch, rows, places),
+        match &mut self.filling {
+            Filling::Cpu(builder) => builder.scatter(batch, rows, places),
+            Filling::Gpu(builder) => builder.scatter(batch, rows, places),
         }
     }
 
     /// Copies rows that a builder of the same program finished into the next free ones.
     pub(super) fn append_finished(&mut self, finished: &RecordBatch, rows: Range<usize>) -> Result<(), KernelError> {
-        match self {
-            Self::Cpu(builder) => builder.append_finished(finished, rows),
-            Self::Gpu(_) => Err(not_on_gpu()),
+        match &mut self.filling {
+            Filling::Cpu(builder) => builder.append_finished(finished, rows),
+            Filling::Gpu(builder) => builder.append_finished(finished, rows),
         }
     }
 
@@ -176,17 +195,26 @@ impl Builder {
         rows: Range<usize>,
         places: &[u32],
     ) -> Result<(), KernelError> {
-        match self {
-            Self::Cpu(builder) => builder.scatter_finished(finished, rows, places),
-            Self::Gpu(_) => Err(not_on_gpu()),
+        match &mut self.filling {
+            Filling::Cpu(builder) => builder.scatter_finished(finished, rows, places),
+            Filling::Gpu(builder) => builder.scatter_finished(finished, rows, places),
         }
     }
 
     /// The batch, and a workspace for the next one.
     pub(super) fn finish(self) -> (Result<RecordBatch, KernelError>, Workspace) {
-        match self {
-            Self::Cpu(builder) => builder.finish_and_keep(),
-            Self::Gpu(builder) => (builder.finish(), Workspace::default()),
+        let Self { filling, mut kept } = self;
+        match filling {
+            Filling::Cpu(builder) => {
+                let (batch, cpu) = builder.finish_and_keep();
+                kept.cpu = cpu;
+                (batch, kept)
+            }
+            Filling::Gpu(builder) => {
+                let (batch, gpu) = builder.finish();
+                kept.gpu = gpu;
+                (batch, kept)
+            }
         }
     }
 }

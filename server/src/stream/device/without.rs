@@ -17,6 +17,9 @@ pub(super) enum GpuProgram {}
 #[derive(Debug)]
 pub(crate) enum GpuBuilder {}
 
+/// What builders of one program hand on from batch to batch.
+pub(super) type GpuWorkspace = ();
+
 impl Gpu {
     pub(super) fn open(_: usize) -> Result<Self, &'static str> {
         Err("this forebay-server was built without its feature `cuda`; `make build` builds it with every feature")
@@ -28,11 +31,7 @@ impl Gpu {
 }
 
 impl GpuProgram {
-    pub(super) fn builder(&self, _: usize) -> Option<GpuBuilder> {
-        match *self {}
-    }
-
-    pub(super) fn scattered(&self, _: usize) -> Option<GpuBuilder> {
+    pub(super) fn builder(&self, _: usize, _: bool, (): GpuWorkspace) -> Result<GpuBuilder, GpuWorkspace> {
         match *self {}
     }
 }
@@ -54,7 +53,15 @@ impl GpuBuilder {
         match *self {}
     }
 
-    pub(super) fn finish(self) -> Result<RecordBatch, KernelError> {
+    pub(super) fn append_finished(&mut self, _: &RecordBatch, _: Range<usize>) -> Result<(), KernelError> {
+        match *self {}
+    }
+
+    pub(super) fn scatter_finished(&mut self, _: &RecordBatch, _: Range<usize>, _: &[u32]) -> Result<(), KernelError> {
+        match *self {}
+    }
+
+    pub(super) fn finish(self) -> (Result<RecordBatch, KernelError>, GpuWorkspace) {
         match self {}
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use forebay_kernels::Workspace;
+use forebay_kernels::compact;
 use forebay_order::Piece;
 
 use super::run::{NextChunk, RunRows};
@@ -17,6 +17,7 @@ use crate::{
     metrics::{self, Stage, StageTimes},
     scan::{self, RowGroupReader, SharedBytes},
     stream::{
+        device::Workspace,
         environment::Environment,
         error::StreamError,
         resolve::{finished::file_state, passing::Passing, prepared::Prepared},
@@ -243,9 +244,12 @@ impl CachedReader {
     fn compute(&mut self, passing: &Passing) -> Option<RecordBatch> {
         let (rows, workspace) = (passing.rows.num_rows(), std::mem::take(&mut self.workspace));
         let mut builder = self.prepared.compiled.executable.builder(rows, workspace);
+        let is_pinned = builder.is_on_gpu();
         let appended = builder.append(&passing.rows, 0..rows);
         let (finished, workspace) = builder.finish();
         self.workspace = workspace;
-        appended.and(finished).ok()
+        let finished = appended.and(finished).ok()?;
+        // The cache must not keep a GPU's pinned memory.
+        if is_pinned { compact(&finished).ok() } else { Some(finished) }
     }
 }

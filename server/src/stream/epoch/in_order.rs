@@ -6,7 +6,6 @@ use arrow::{
     array::{RecordBatch, UInt64Array},
     compute::take_record_batch,
 };
-use forebay_kernels::Workspace;
 use forebay_order::{Piece, Sequence, Share};
 use futures::StreamExt;
 
@@ -15,7 +14,7 @@ use crate::{
     metrics::{Stage, StageTimes},
     stream::{
         decode::decode,
-        device::{Builder, Executable},
+        device::{Builder, Executable, Workspace},
         epoch::{
             group::GroupOpener,
             outlet::{Ended, Outlet},

@@ -3,7 +3,6 @@
 use std::{mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
-use forebay_kernels::Workspace;
 use forebay_order::{Lane, Piece, Sequence, Window};
 use futures::StreamExt;
 use tokio::sync::mpsc;
@@ -15,7 +14,7 @@ use crate::{
     metrics::{Stage, StageTimes},
     stream::{
         decode::decode,
-        device::Builder,
+        device::{Builder, Workspace},
         epoch::{
             group::{GroupOpener, OpenGroup},
             run::NextRun,

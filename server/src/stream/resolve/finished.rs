@@ -62,9 +62,6 @@ impl Prepared {
 
     /// Bytes of a finished row in the cache. The error is why rows of this plan are not cached.
     pub(crate) fn cached_row_bytes(&self) -> Result<u64, String> {
-        if self.compiled.executable.is_on_gpu() {
-            return Err("a GPU computes them".to_owned());
-        }
         if self.compiled.packed.is_some() {
             return Err("sequences are packed from all documents of a row group".to_owned());
         }

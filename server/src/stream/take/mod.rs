@@ -8,11 +8,11 @@ mod targets;
 use std::{mem, sync::Arc, time::Instant};
 
 use arrow::datatypes::SchemaRef;
-use forebay_kernels::Workspace;
 use forebay_order::{Piece, Sequence};
 use forebay_proto::v1;
 
 use super::{
+    device::Workspace,
     environment::Environment,
     epoch::{
         batch_task::BatchTask,

@@ -4,7 +4,7 @@
 use std::{mem, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, compute::take_record_batch};
-use forebay_kernels::{Workspace, compact};
+use forebay_kernels::compact;
 use futures::StreamExt;
 
 use super::targets::{Dropped, GroupTargets, Targets};
@@ -14,6 +14,7 @@ use crate::{
     scan::{self, ALL_ROWS, RowGroupReader},
     stream::{
         decode::decode,
+        device::Workspace,
         environment::Environment,
         epoch::task::fetched_ahead,
         error::StreamError,
