@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -77,6 +78,29 @@ def test_memory_is_used_again_only_after_its_last_view(server: Server):
     for view, expected in kept:
         assert list(map(int, view.tolist())) == expected
     assert len(set(addresses)) < len(addresses) * 0.8
+
+
+def test_kept_memory_stays_after_its_call_until_it_is_released(server: Server):
+    """As a GPU's driver needs it, which has it locked in place."""
+    kept: dict[int, Any] = {}
+    stream = fb.connect(server.url).stream("t", PLAN, batch_size=64)
+    for batch in stream:
+        buffer: Any = batch.memory
+        body = batch.data.column("id").buffers()[1]
+        assert buffer.address <= body.address < body.address + body.size <= buffer.address + buffer.size
+        assert (buffer.address % 4096, buffer.size % 4096) == (0, 0)
+        buffer.keep()
+        kept[buffer.number] = buffer
+    assert len(kept) < ROWS / 64 / 2
+    expected = ctypes.string_at(body.address, body.size)
+    address, size = body.address, body.size
+    del batch, body, buffer
+    stream.close()
+    assert poll(lambda: all(each.is_retired for each in kept.values()))
+    assert ctypes.string_at(address, size) == expected
+    for each in kept.values():
+        each.release()
+        assert not each.is_retired
 
 
 # === Other servers ===

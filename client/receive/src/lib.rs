@@ -17,7 +17,7 @@ mod status;
 mod tls;
 
 pub use self::{
-    body::Body,
+    body::{Body, BodyBuffer},
     call::Call,
     error::ReceiveError,
     messages::Message,

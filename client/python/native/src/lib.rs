@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use forebay_receive::{Body, Call, Message, ReceiveError, Received, Receiver, Tls};
+use forebay_receive::{Body, BodyBuffer, Call, Message, ReceiveError, Received, Receiver, Tls};
 use pyo3::{create_exception, exceptions::PyException, prelude::*, types::PyBytes};
 
 /// Interval of checks for signals, which only the main thread handles.
@@ -30,6 +30,12 @@ struct DoGet {
 #[pyclass(frozen, module = "forebay._native")]
 struct BodyMemory {
     body: Body,
+}
+
+/// The memory that a body is in: whole pages, `size` bytes at `address`, which later bodies may use, too.
+#[pyclass(frozen, name = "BodyBuffer", module = "forebay._native")]
+struct PythonBodyBuffer {
+    buffer: BodyBuffer,
 }
 
 #[pymethods]
@@ -91,6 +97,49 @@ impl BodyMemory {
     fn size(&self) -> usize {
         self.body.len()
     }
+
+    /// The memory that it is in.
+    #[getter]
+    fn buffer(&self) -> PythonBodyBuffer {
+        PythonBodyBuffer { buffer: self.body.buffer() }
+    }
+}
+
+#[pymethods]
+impl PythonBodyBuffer {
+    /// A number that no other buffer of this process has.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.buffer.number()
+    }
+
+    /// The address of the first byte, a multiple of 4096.
+    #[getter]
+    fn address(&self) -> usize {
+        self.buffer.address()
+    }
+
+    /// The number of bytes, a multiple of 4096.
+    #[getter]
+    fn size(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Keeps the memory until `release`, even if no body is in it, and after the call's end.
+    fn keep(&self) {
+        self.buffer.keep();
+    }
+
+    /// Whether its memory is there only because it was kept.
+    #[getter]
+    fn is_retired(&self) -> bool {
+        self.buffer.is_retired()
+    }
+
+    /// Ends `keep`.
+    fn release(&self) {
+        self.buffer.release();
+    }
 }
 
 fn parts(py: Python<'_>, message: Message) -> Parts<'_> {
@@ -113,6 +162,7 @@ fn raised(error: ReceiveError) -> PyErr {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DoGet>()?;
     module.add_class::<BodyMemory>()?;
+    module.add_class::<PythonBodyBuffer>()?;
     let py = module.py();
     module.add("StatusError", py.get_type::<StatusError>())?;
     module.add("MalformedError", py.get_type::<MalformedError>())?;

@@ -1,22 +1,24 @@
 """Placement of a batch's tensors: in the received memory, or copied to a GPU ahead of the loop.
 
-Batches reach a GPU through pinned memory, for asynchronous copies, and on a separate CUDA stream, so that the copy
+Batches reach a GPU from pinned memory, for asynchronous copies, and on a separate CUDA stream, so that the copy
 overlaps the previous step. A batch is one copy, as its columns are in one message: they become tensors over the copy.
-The loop's stream waits for the copy's event; no CPU thread does. A batch in a ring is copied from there: its slot is
-kept until the copy is done.
+The loop's stream waits for the copy's event; no CPU thread does. The memory that a batch arrived in, of a ring or of
+the native module, is pinned where it is; the batch is kept until its copy is done. Over Flight, which hides its memory,
+batches are copied to pinned memory of torch first.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .capture import beside_captures
-from .pinned import PinnedRings
+from .pinned import PinnedMemory
 from .ragged import Ragged
 from .spans import Span, spans_of
 from .tensors import TensorBatch, TensorColumns, WholeBatch
@@ -81,11 +83,11 @@ class DeviceCopy:
     """Copies the batches of one stream to a device; `copy` is called from the background thread."""
 
     def __init__(self, device: torch.device | None) -> None:
-        # Batches that are being copied from their ring: torch does not keep memory that it did not allocate.
+        # Batches that are being copied from where they arrived: torch does not keep memory that it did not allocate.
         self._copying: deque[tuple[torch.cuda.Event, Batch]] = deque()
         self._columns: TensorColumns | None = None
         self._device = device
-        self._pinned = None if device is None else PinnedRings(device)
+        self._pinned = None if device is None else PinnedMemory(device)
 
     def copy(self, batch: Batch) -> CopiedBatch:
         """Return the batch's tensors, or start copying them to the GPU."""
@@ -99,9 +101,14 @@ class DeviceCopy:
             return self._start(batch, tensors, self._device)
 
     def __del__(self) -> None:
-        # A slot must not return to the server, and its memory must not be unmapped, while the GPU reads it.
-        for event, _ in self._copying:
-            event.synchronize()
+        # Memory must not be used for another batch, or freed, while the GPU reads it.
+        with beside_captures():
+            for event, _ in self._copying:
+                # A device that is lost reads nothing any more.
+                with suppress(RuntimeError):
+                    event.synchronize()
+            if self._pinned is not None:
+                self._pinned.release()
 
     def _start(self, batch: Batch, tensors: TensorBatch, device: torch.device) -> CopiedBatch:
         while self._copying and self._copying[0][0].query():
@@ -110,7 +117,7 @@ class DeviceCopy:
         moved: dict[int, torch.Tensor] = {}
         spaces: list[torch.Tensor] = []
         stream = copy_stream(device)
-        with torch.cuda.stream(stream):
+        with _waited_for_on_error(stream), torch.cuda.stream(stream):
             for span in spans_of(leaves):
                 space = span.space(device)
                 space[span.lead :].copy_(self._pinned_bytes(span, batch), non_blocking=True)
@@ -132,6 +139,18 @@ class DeviceCopy:
         here = span.here()
         # torch keeps its pinned memory until the copy is done.
         return here if self._pinned.has(batch.memory, here) else here.pin_memory()
+
+
+@contextmanager
+def _waited_for_on_error(stream: torch.cuda.Stream) -> Generator[None, None, None]:
+    """Wait for copies of which no event was recorded: their batch is about to be dropped."""
+    try:
+        yield
+    except BaseException:
+        # A device that is lost reads nothing any more.
+        with suppress(RuntimeError):
+            stream.synchronize()
+        raise
 
 
 @functools.cache

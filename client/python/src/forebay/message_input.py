@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import abc
 import struct
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 
 from .errors import BrokenStream
-from .ring_memory import RingMemory
+
+if TYPE_CHECKING:
+    from . import _native
+    from .ring_memory import RingMemory
+
+    # Memory that batches arrive in, and that CUDA can page-lock.
+    Pinnable: TypeAlias = RingMemory | _native.BodyBuffer
 
 # The start of a message in an Arrow IPC stream.
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -20,8 +26,8 @@ class Chunk(NamedTuple):
 
     data: pa.RecordBatch
     app_metadata: pa.Buffer
-    memory: RingMemory | None = None
-    """The shared memory that the batch may be in."""
+    memory: Pinnable | None = None
+    """The memory that the batch may be in, unless it is pyarrow's."""
 
 
 class Message(NamedTuple):

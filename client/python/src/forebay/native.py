@@ -93,7 +93,7 @@ class NativeReader:
         if os.getpid() != self._process:
             raise BrokenStream("the connection belongs to the process that this one was forked from")
         data = self._batches.next()
-        return Chunk(data, pa.py_buffer(self._input.header))
+        return Chunk(data, pa.py_buffer(self._input.header), self._input.memory)
 
     def close(self) -> None:
         """Cancel the call, which also ends a pending read. Batches that were read stay valid."""
@@ -114,6 +114,8 @@ class _CallInput(MessageInput):
         super().__init__("the server")
         self._call = call
         self.is_final = False
+        self.memory: _native.BodyBuffer | None = None
+        """The memory of the latest body."""
 
     def receive(self) -> Message | None:
         """Wait for the next message; None at the end."""
@@ -122,6 +124,7 @@ class _CallInput(MessageInput):
             while (parts := self._call.read(handles_signals)) is not None:
                 metadata, header, body = parts
                 if metadata:
+                    self.memory = None if body is None else body.buffer
                     lent = None if body is None else pa.foreign_buffer(body.address, body.size, base=body)
                     return Message(metadata, header, lent)
         except _native.StatusError as error:

@@ -22,7 +22,7 @@ from .native import NativeReader, open_native
 from .ring import SLOTS, RingReader, ring_path
 
 if TYPE_CHECKING:
-    from .ring_memory import RingMemory
+    from .message_input import Pinnable
 
 _log = logging.getLogger(__name__)
 
@@ -120,8 +120,8 @@ class Source:
             self.close()
 
 
-def memory_of(chunk: flight.FlightStreamChunk | Chunk) -> RingMemory | None:
-    """Return the shared memory that a message's batch may be in."""
+def memory_of(chunk: flight.FlightStreamChunk | Chunk) -> Pinnable | None:
+    """Return the memory that a message's batch may be in, unless it is pyarrow's."""
     return chunk.memory if isinstance(chunk, Chunk) else None
 
 

@@ -29,7 +29,7 @@ from .signal_safe import Latch
 from .source import Source, memory_of
 
 if TYPE_CHECKING:
-    from .ring_memory import RingMemory
+    from .message_input import Pinnable
 
 
 class Batch(Mapping[str, Any]):
@@ -40,7 +40,7 @@ class Batch(Mapping[str, Any]):
     """
 
     def __init__(
-        self, data: pa.RecordBatch, header: BatchHeader, transport: str = "", memory: RingMemory | None = None
+        self, data: pa.RecordBatch, header: BatchHeader, transport: str = "", memory: Pinnable | None = None
     ) -> None:
         self.data = data
         """The Arrow record batch itself."""
@@ -48,7 +48,7 @@ class Batch(Mapping[str, Any]):
         self.transport = transport
         """How it arrived: "ring", "native" or "flight"; empty if it did not."""
         self.memory = memory
-        """The shared memory that it may be in."""
+        """The memory that it may be in, unless it is pyarrow's."""
 
     def __getitem__(self, name: str) -> Array | Ragged | pa.Array[Any]:
         if name not in self.data.schema.names:
