@@ -79,7 +79,7 @@ groups=(machine copies streams speed cores sanitizers rehearsal)
 declare -A members=(
   [machine]="packages environment parity"
   [copies]="landing registration memory graph"
-  [streams]="server timeline"
+  [streams]="server failures timeline"
   [speed]="fused loaders"
   [cores]="scale"
   [sanitizers]="racecheck memcheck"
@@ -191,13 +191,14 @@ simulated=("$host::the_host_matches_the_cpu" "$host::runs_continue_after_earlier
 simulated+=("$host::the_first_fault_is_the_cpus")
 overlapping=$device::runs_of_one_batch_overlap
 on_device=("$device::a_device_matches_the_cpu" "$overlapping" "$device::a_device_reports_the_errors_of_the_cpu")
+lost=$device::a_lost_device_is_left_to_the_cpu
 tests=("$python" "$here/parity.py" --program "$parity")
 # The programs of the other cases are so large that instrumenting them takes minutes.
 checked=(--cases dense,wide,one_hot,categories)
 streaming=("$python" "$here/requires.py" torch,pyarrow,numpy)
 
 run environment 60 "$python" "$here/environment.py" --root "$root"
-run parity 90 "${tests[@]}" --on-device "${on_device[@]}"
+run parity 90 "${tests[@]}" --on-device "${on_device[@]}" "$lost"
 end
 begin copies 170
 run landing 40 "${streaming[@]}" "$here/landing.py"
@@ -205,8 +206,9 @@ run registration 30 "${streaming[@]}" "$here/registration.py"
 run memory 60 "${streaming[@]}" "$here/memory.py"
 run graph 60 "${streaming[@]}" "$here/graph.py"
 end
-begin streams 170
+begin streams 230
 run server 90 "${streaming[@]}" "$here/server_stream.py"
+run failures 90 "${streaming[@]}" "$here/failures.py"
 run timeline 120 "${streaming[@]}" "$here/timeline.py" --traces "$out"
 end
 begin speed 100

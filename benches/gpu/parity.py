@@ -33,7 +33,7 @@ def sanitizer() -> str | None:
 
 def command_of(program: Path, test: str, tool: str | None) -> list[str]:
     """Return the command that runs one test."""
-    command = [str(program), "--exact", test, "--test-threads=1"]
+    command = [str(program), "--exact", test, "--include-ignored", "--test-threads=1"]
     if tool is None:
         return command
     found = sanitizer()

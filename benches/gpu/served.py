@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from flights_server import running_server
 
 import forebay as fb
 from harness.benches import criteo
+from step import Failed
 
 DATASET = "criteo"
 # Outputs of every kind that the GPU computes, besides the two matrices of the criteo plan.
@@ -32,9 +34,11 @@ PLAN = fb.Plan(
         **MORE,
     }
 )
-# What a server logs if it computes less on the GPU than the plan has.
-REFUSED = "cannot use --device"
-FELL_BACK = ("the GPU runs no output of the plan", "cannot load the plan on the GPU", "computing a batch on the CPU")
+# What a server logs once a plan is compiled for the GPU, and if it does not compute on it.
+LOADED = "outputs by device"
+ON_CPU = "computing on the CPU"
+# Compiling takes seconds.
+LOADING_SECONDS = 60
 
 
 def generate(folder: Path, rows: int) -> Path:
@@ -71,7 +75,13 @@ def server_program() -> Path:
 
 def device_problem(log: Iterable[str]) -> str:
     """Return the log line that says that a server computed on the CPU; empty if it computed on the GPU."""
-    for line in list(log):
-        if any(text in line for text in (REFUSED, *FELL_BACK)):
-            return line.strip()
-    return ""
+    return next((line.strip() for line in list(log) if ON_CPU in line), "")
+
+
+def wait_until_loaded(log: Iterable[str]) -> None:
+    """Wait until a plan is compiled for the GPU, or is not going to be; before that the CPU computes it."""
+    deadline = time.monotonic() + LOADING_SECONDS
+    while not any(text in line for line in list(log) for text in (LOADED, ON_CPU)):
+        if time.monotonic() > deadline:
+            raise Failed(f"no plan was compiled for the GPU within {LOADING_SECONDS} s")
+        time.sleep(0.05)

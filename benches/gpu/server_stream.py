@@ -5,6 +5,7 @@ Each batch is compared byte by byte. Without a GPU, both servers compute on the 
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,27 +15,33 @@ from flights_server import Server, running_server
 
 import forebay as fb
 from device import driver_problem, torch_problem
-from served import DATASET, PLAN, device_problem, generate, server_program
+from served import DATASET, PLAN, device_problem, generate, server_program, wait_until_loaded
 from step import Failed, Skipped, emit, run
 
 BATCH_SIZE = 4096
 ORDERS = (False, True)
 
 
-def batches(server: Server, plan: fb.FittedPlan, *, shuffle: bool) -> Iterator[dict[str, Any]]:
+def batches(
+    server: Server, plan: fb.FittedPlan, *, shuffle: bool, batch_size: int = BATCH_SIZE
+) -> Iterator[dict[str, Any]]:
     """Yield the batches of an epoch."""
     with (
         fb.connect(server.url) as client,
-        client.stream(DATASET, plan, batch_size=BATCH_SIZE, shuffle=shuffle, seed=3) as stream,
+        client.stream(DATASET, plan, batch_size=batch_size, shuffle=shuffle, seed=3) as stream,
     ):
         for batch in stream:
             yield dict(batch)
 
 
-def compare(server: Server, oracle: Server, plan: fb.FittedPlan, *, shuffle: bool) -> None:
+def compare(
+    server: Server, oracle: Server, plan: fb.FittedPlan, *, shuffle: bool, batch_size: int = BATCH_SIZE
+) -> None:
     """Compare an epoch of two servers."""
     count = size = 0
-    for one, other in zip(batches(server, plan, shuffle=shuffle), batches(oracle, plan, shuffle=shuffle), strict=True):
+    before = [cpu_seconds(each.pid) for each in (server, oracle)]
+    both = (batches(each, plan, shuffle=shuffle, batch_size=batch_size) for each in (server, oracle))
+    for one, other in zip(*both, strict=True):
         if list(one) != list(other):
             raise Failed(f"batch {count}: columns {list(one)} instead of {list(other)}")
         for name, values in other.items():
@@ -42,7 +49,15 @@ def compare(server: Server, oracle: Server, plan: fb.FittedPlan, *, shuffle: boo
                 raise Failed(f"batch {count}, shuffle={shuffle}: {name} differs from the CPU's")
             size += values.nbytes
         count += 1
-    emit(compared="--device cuda:0", shuffle=shuffle, batches=count, bytes=size)
+    used = [cpu_seconds(each.pid) - began for each, began in zip((server, oracle), before, strict=True)]
+    emit(compared="--device cuda:0", shuffle=shuffle, batches=count, bytes=size, cpu_seconds=used[0], on_cpu=used[1])
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process, user and system."""
+    # The fields after the name, which is in parentheses and may have spaces.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def land(url: str, plan: fb.FittedPlan, device: str, transport: str) -> None:
@@ -77,13 +92,18 @@ def main() -> None:
     no_device, no_torch = driver_problem(), torch_problem()
     with tempfile.TemporaryDirectory(prefix="forebay-check-") as scratch:
         folder = Path(scratch)
-        data = {DATASET: generate(folder, 20_000 if no_device else 200_000)}
+        data = {DATASET: generate(folder, 20_000 if no_device else 1_000_000)}
         with (
             running_server(server_program(), data, folder / "gpu", "--device", "cuda:0") as gpu,
             running_server(server_program(), data, folder / "cpu") as cpu,
         ):
             with fb.connect(cpu.url) as client:
                 plan = client.fit(DATASET, PLAN)
+            # Computed on the CPU, until the GPU has the plan.
+            count = sum(1 for _ in batches(gpu, plan, shuffle=False))
+            if not no_device:
+                wait_until_loaded(gpu.log)
+            emit(batches_of_the_first_stream=count)
             for shuffle in ORDERS:
                 compare(gpu, cpu, plan, shuffle=shuffle)
             on_cpu = device_problem(gpu.log)
