@@ -179,8 +179,9 @@ impl BodyPool {
     pub(crate) fn close(&self) {
         if let Ok(mut buffers) = self.buffers.lock() {
             buffers.is_closed = true;
-            let spares = mem::take(&mut buffers.spares);
-            spares.into_iter().for_each(|buffer| buffers.retire(buffer));
+            for buffer in mem::take(&mut buffers.spares) {
+                buffers.retire(buffer);
+            }
         }
     }
 

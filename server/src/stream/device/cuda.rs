@@ -1,6 +1,7 @@
 //! Programs on an NVIDIA GPU.
 
 use std::{
+    mem,
     sync::{
         Arc, OnceLock,
         mpsc::{SyncSender, TrySendError, sync_channel},
@@ -103,15 +104,10 @@ impl Compilation {
 }
 
 impl GpuProgram {
-    /// An empty batch to be filled in order, or by scattering. The workspace is returned if the program is not loaded.
-    pub(super) fn builder(
-        &self,
-        rows: usize,
-        is_scattered: bool,
-        workspace: GpuWorkspace,
-    ) -> Result<GpuBuilder, GpuWorkspace> {
-        let Some(program) = self.0.get().map(Arc::clone) else { return Err(workspace) };
-        Ok(Box::new(if is_scattered {
+    /// An empty batch to be filled in order, or by scattering; none if the program is not loaded.
+    pub(super) fn builder(&self, rows: usize, is_scattered: bool, workspace: &mut GpuWorkspace) -> Option<GpuBuilder> {
+        let (program, workspace) = (self.0.get().map(Arc::clone)?, mem::take(workspace));
+        Some(Box::new(if is_scattered {
             Executor::scattered(program, rows, workspace)
         } else {
             Executor::new(program, rows, workspace)

@@ -113,14 +113,9 @@ impl Executable {
 
     fn empty(&self, rows: usize, is_scattered: bool, workspace: Workspace) -> Builder {
         let Workspace { cpu, mut gpu } = workspace;
-        if let Some(program) = &self.on_gpu {
-            match program.builder(rows, is_scattered, gpu) {
-                Ok(filling) => {
-                    let kept = Workspace { cpu, gpu: GpuWorkspace::default() };
-                    return Builder { filling: Filling::Gpu(filling), kept };
-                }
-                Err(unused) => gpu = unused,
-            }
+        let on_gpu = self.on_gpu.as_ref().and_then(|program| program.builder(rows, is_scattered, &mut gpu));
+        if let Some(filling) = on_gpu {
+            return Builder { filling: Filling::Gpu(filling), kept: Workspace { cpu, gpu } };
         }
         let program = Arc::clone(&self.program);
         let filling =

@@ -31,7 +31,7 @@ impl Gpu {
 }
 
 impl GpuProgram {
-    pub(super) fn builder(&self, _: usize, _: bool, (): GpuWorkspace) -> Result<GpuBuilder, GpuWorkspace> {
+    pub(super) fn builder(&self, _: usize, _: bool, (): &mut GpuWorkspace) -> Option<GpuBuilder> {
         match *self {}
     }
 }
