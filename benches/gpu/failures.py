@@ -55,13 +55,13 @@ def missing(cpu: Server, plan: fb.FittedPlan, data: dict[str, Path], folder: Pat
     try:
         with running_server(server_program(), data, folder / "missing", "--device", "cuda:0") as server:
             compare(server, cpu, plan, shuffle=True)
-            emit(case="no GPU is visible to a server", log=told(server))
+            emit(case="server without a visible GPU", log=fallback_message(server))
     finally:
         del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
-def told(server: Server) -> str:
-    """Return what a server logged of its GPU."""
+def fallback_message(server: Server) -> str:
+    """Return the log line of a server that computes on the CPU."""
     problem = device_problem(server.log)
     if not problem:
         raise Failed("the server does not say that it computes on the CPU")
@@ -83,10 +83,10 @@ def full(cpu: Server, plan: fb.FittedPlan, data: dict[str, Path], folder: Path) 
             compare(server, cpu, plan, shuffle=shuffle)
         # The memory that it has serves batches of the same size; larger ones need more.
         compare(server, cpu, plan, shuffle=True, batch_size=65_536)
-        emit(case="the GPU is full while a server computes", log=told(server))
+        emit(case="GPU full during streams", log=fallback_message(server))
         with running_server(server_program(), data, folder / "filled", "--device", "cuda:0") as late:
             compare(late, cpu, plan, shuffle=True)
-            emit(case="the GPU is full when a server starts", log=told(late))
+            emit(case="GPU full at a server's start", log=fallback_message(late))
         from forebay.torch import FlightDataset
 
         landed = FlightDataset(cpu.url, DATASET, plan, batch_size=65_536, device="cuda")
@@ -95,13 +95,13 @@ def full(cpu: Server, plan: fb.FittedPlan, data: dict[str, Path], folder: Path) 
         except RuntimeError as error:
             if "out of memory" not in str(error):
                 raise
-            emit(case="the GPU is full while a loop reads", error=str(error).splitlines()[0][:200])
+            emit(case="GPU full during a training loop", error=str(error).splitlines()[0][:200])
         else:
             raise Failed(f"{len(kept)} batches were copied to a GPU that is full")
         filled.clear()
         torch.cuda.empty_cache()
         count = sum(1 for _ in FlightDataset(cpu.url, DATASET, plan, batch_size=65_536, device="cuda"))
-        emit(case="the GPU has memory again", batches=count)
+        emit(case="GPU with free memory again", batches=count)
         compare(server, cpu, plan, shuffle=True, batch_size=65_536)
         if any("the GPU is lost" in line for line in server.log):
             raise Failed("a server gave up a GPU that was full for a while")
@@ -148,8 +148,8 @@ def main() -> None:
             missing(cpu, plan, data, folder)
             if problem:
                 raise Skipped(f"only the case without a GPU: {problem}")
-            fails("a forked worker uses the GPU", FORKED, cpu, plan.plan_id, "forked subprocess")
-            fails("the GPU is lost to a loop", LOST, cpu, plan.plan_id, "device-side assert")
+            fails("CUDA in a forked worker", FORKED, cpu, plan.plan_id, "forked subprocess")
+            fails("GPU lost during a training loop", LOST, cpu, plan.plan_id, "device-side assert")
             full(cpu, plan, data, folder)
 
 

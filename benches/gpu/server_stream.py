@@ -5,7 +5,6 @@ Each batch is compared byte by byte. Without a GPU, both servers compute on the 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from flights_server import Server, running_server
 
 import forebay as fb
 from device import driver_problem, torch_problem
+from harness.benches.processes import process_cpu_seconds
 from served import DATASET, PLAN, device_problem, generate, server_program, wait_until_loaded
 from step import Failed, Skipped, emit, run
 
@@ -39,7 +39,7 @@ def compare(
 ) -> None:
     """Compare an epoch of two servers."""
     count = size = 0
-    before = [cpu_seconds(each.pid) for each in (server, oracle)]
+    before = [process_cpu_seconds(each.pid) for each in (server, oracle)]
     both = (batches(each, plan, shuffle=shuffle, batch_size=batch_size) for each in (server, oracle))
     for one, other in zip(*both, strict=True):
         if list(one) != list(other):
@@ -49,15 +49,8 @@ def compare(
                 raise Failed(f"batch {count}, shuffle={shuffle}: {name} differs from the CPU's")
             size += values.nbytes
         count += 1
-    used = [cpu_seconds(each.pid) - began for each, began in zip((server, oracle), before, strict=True)]
+    used = [process_cpu_seconds(each.pid) - began for each, began in zip((server, oracle), before, strict=True)]
     emit(compared="--device cuda:0", shuffle=shuffle, batches=count, bytes=size, cpu_seconds=used[0], on_cpu=used[1])
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process, user and system."""
-    # The fields after the name, which is in parentheses and may have spaces.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def land(url: str, plan: fb.FittedPlan, device: str, transport: str) -> None:
@@ -107,6 +100,14 @@ def main() -> None:
             for shuffle in ORDERS:
                 compare(gpu, cpu, plan, shuffle=shuffle)
             on_cpu = device_problem(gpu.log)
+            cached = ("--device", "cuda:0", "--cache-bytes", "1GiB")
+            with running_server(server_program(), data, folder / "cached", *cached) as caching:
+                next(batches(caching, plan, shuffle=False))
+                if not no_device:
+                    wait_until_loaded(caching.log)
+                # Fills the cache, copies from it, and copies in another order.
+                for shuffle in (False, *ORDERS):
+                    compare(caching, cpu, plan, shuffle=shuffle)
             landing = "cpu" if no_torch else "cuda"
             land(cpu.url, plan, landing, "tcp")
             land(fb.local(data), plan, landing, "unix")

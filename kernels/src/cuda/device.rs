@@ -7,7 +7,7 @@ use std::{
 
 use super::{backend::Backend, error::DeviceError};
 
-/// Told of a device's failures: see [`Device`].
+/// Called when a device fails: see [`Device`].
 pub type Report = fn(&Device, &DeviceError);
 
 /// An open device.
@@ -52,8 +52,11 @@ impl Device {
         self.state().reported.is_some()
     }
 
-    /// Notes a failure.
+    /// Records a failure. A program that the compiler rejects is none of the device's.
     pub(super) fn fail(&self, error: &DeviceError) {
+        if matches!(error, DeviceError::Compiler(_)) {
+            return;
+        }
         let mut state = self.state();
         if state.is_lost {
             return;

@@ -24,7 +24,7 @@ pub(super) fn check_driver() -> Result<(), DeviceError> {
     if cfg!(target_os = "linux") {
         let driver = function(DRIVER).ok_or(DeviceError::NoDriver)?;
         if function(FIRST).is_some_and(|found| found != driver) {
-            return Err(DeviceError::OtherDriver { found: FIRST });
+            return Err(DeviceError::OtherDriver);
         }
     }
     // SAFETY: loading the driver's library runs its initializers, as any CUDA program does.

@@ -12,13 +12,10 @@ pub enum DeviceError {
     NoDriver,
     /// A library of the driver's name that is not the driver's is found before it.
     #[error(
-        "\"{found}\" is found before the driver's libcuda.so.1: take the folder of the CUDA toolkit's stubs out of \
+        "\"libcuda.so\" is found before the driver's libcuda.so.1: take the folder of the CUDA toolkit's stubs out of \
          LD_LIBRARY_PATH"
     )]
-    OtherDriver {
-        /// The name by which it is found.
-        found: &'static str,
-    },
+    OtherDriver,
     /// The driver lacks a function.
     #[error("the CUDA driver is too old")]
     OldDriver,

@@ -121,7 +121,7 @@ impl DeviceProgram {
         if generated.outputs.is_empty() {
             return Ok(None);
         }
-        let module = device.backend.load(&generated)?;
+        let module = device.backend.load(&generated).inspect_err(|error| device.fail(error))?;
         let is_on_device = |place: usize| generated.outputs.iter().any(|output| output.output == place);
         let rest = Arc::new(program.only(|place| !is_on_device(place)));
         Ok(Some(Self { device: Arc::clone(device), program: Arc::clone(program), rest, generated, module }))

@@ -22,8 +22,8 @@ use crate::{
 };
 
 impl Device {
-    /// Opens the GPU with this number, and verifies that it compiles and runs a program. `report` is told of later
-    /// failures.
+    /// Opens the GPU with this number, and verifies that it compiles and runs a program. `report` is
+    /// called on later failures.
     pub fn open(ordinal: usize, report: Report) -> Result<Arc<Self>, DeviceError> {
         // cudarc panics if the driver lacks a function.
         let opened = panic::catch_unwind(|| {

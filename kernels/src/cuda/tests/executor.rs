@@ -143,6 +143,18 @@ fn a_lost_device_is_reported_once_and_left() {
 }
 
 #[test]
+fn a_device_that_cannot_load_a_program_is_lost_unless_it_is_full() {
+    let test = "a_device_that_cannot_load_a_program_is_lost_unless_it_is_full";
+    let Some(host) = OnHost::new(test, cases()[0].program()) else { return };
+    for (failing, is_lost) in [(Failing::Memory, false), (Failing::Device, true)] {
+        host.calls.fail(Some((0, failing)));
+        assert!(DeviceProgram::new(&host.device, &host.program).is_err());
+        assert_eq!(host.device.is_lost(), is_lost);
+    }
+    assert_eq!(REPORTS.get(), 2);
+}
+
+#[test]
 fn rejected_rows_are_the_cpus_errors_also_after_a_failure() {
     let rows = table(5, ROWS);
     for case in faulty() {

@@ -77,6 +77,7 @@ impl Calls {
 
 impl Backend for Host {
     fn load(&self, generated: &Generated) -> Result<Box<dyn Module>, DeviceError> {
+        self.calls.make()?;
         let program = Arc::new(HostProgram::build(&self.compiler, generated));
         Ok(Box::new(HostModule { program, fixed: generated.fixed.clone(), calls: Arc::clone(&self.calls) }))
     }

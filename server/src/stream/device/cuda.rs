@@ -4,7 +4,7 @@ use std::{
     mem,
     sync::{
         Arc, OnceLock,
-        mpsc::{SyncSender, TrySendError, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread,
 };
@@ -65,13 +65,11 @@ impl Gpu {
         let loaded = GpuProgram(Arc::default());
         let compilation =
             Compilation { program: Arc::clone(program), plan_id: plan_id.to_owned(), loaded: loaded.clone() };
-        match self.queue.try_send(compilation) {
-            Ok(()) => Some(loaded),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                tracing::warn!(plan_id, "too many plans wait for the GPU, computing on the CPU");
-                None
-            }
+        if self.queue.try_send(compilation).is_err() {
+            tracing::warn!(plan_id, "the GPU's compiler takes no more plans, computing on the CPU");
+            return None;
         }
+        Some(loaded)
     }
 }
 
@@ -87,7 +85,7 @@ fn report(device: &cuda::Device, error: &DeviceError) {
 impl Compilation {
     fn run(self, device: &Arc<cuda::Device>) {
         let Self { program, plan_id, loaded } = self;
-        // Nobody waits for it: its streams have ended.
+        // Its streams may have ended.
         if Arc::strong_count(&loaded.0) == 1 || device.is_lost() {
             return;
         }
