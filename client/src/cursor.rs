@@ -137,7 +137,7 @@ impl Cursor {
             (0, requested) => requested,
             (reported, _) => reported,
         };
-        let lanes = || resolved(info.lanes, request.lanes, defaults::lanes(world_size));
+        let lanes = || resolved(info.lanes, request.lanes, defaults::lanes(world_size, info.order_version));
         let window_rows = || resolved(info.window_rows, request.window_rows.unwrap_or(0), defaults::WINDOW_ROWS);
         Self {
             version: CURSOR_VERSION,
@@ -182,7 +182,8 @@ impl Cursor {
         self.check_plan(&request.plan_id)?;
         self.check_sample(request)?;
         let saved_lanes = self.lanes.filter(|lanes| *lanes > 0);
-        let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(|| defaults::lanes(self.world_size)));
+        let default_lanes = || defaults::lanes(self.world_size, self.order_version);
+        let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(default_lanes));
         let run = Run { lanes, ..run(request) };
         run.check_saved(self.position, self.world_size)?;
         Ok(StreamRequest {

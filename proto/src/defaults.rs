@@ -15,12 +15,17 @@ pub const WINDOW_ROWS: u64 = 16_384;
 /// Lower bound of the default number of lanes.
 pub const LANES_MIN: u64 = 16;
 
-/// Returns the default number of lanes: the smallest multiple of the world size that is at least [`LANES_MIN`].
+/// Lanes of a rank, at least, by default; one until version 2 of the order.
+pub const LANES_A_RANK: u64 = 8;
+
+/// Returns the default number of lanes in a version of the order, 0 for the latest: the smallest multiple of the world
+/// size that is at least [`LANES_MIN`] and gives every rank its lanes.
 ///
 /// A world size of 0 is treated as 1.
-pub fn lanes(world_size: u64) -> u64 {
+pub fn lanes(world_size: u64, order_version: u32) -> u64 {
     let world_size = world_size.max(1);
-    LANES_MIN.div_ceil(world_size).saturating_mul(world_size)
+    let of_rank = if matches!(order_version, 1 | 2) { 1 } else { LANES_A_RANK };
+    LANES_MIN.div_ceil(world_size).max(of_rank).saturating_mul(world_size)
 }
 
 #[cfg(test)]
@@ -28,10 +33,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_are_the_smallest_multiple_of_the_world_size_from_16() {
-        let cases = [(0, 16), (1, 16), (5, 20), (16, 16), (17, 17), (u64::MAX, u64::MAX)];
+    fn lanes_are_a_multiple_of_the_world_size_from_16_with_8_for_each_rank() {
+        let cases = [(0, 16), (1, 16), (2, 16), (3, 24), (5, 40), (16, 128), (u64::MAX, u64::MAX)];
         for (world_size, expected) in cases {
-            assert_eq!(lanes(world_size), expected, "world size {world_size}");
+            assert_eq!(lanes(world_size, 0), expected, "world size {world_size}");
+            assert_eq!(lanes(world_size, 3), expected, "world size {world_size}");
+        }
+        for (world_size, expected) in [(0, 16), (1, 16), (5, 20), (16, 16), (17, 17), (u64::MAX, u64::MAX)] {
+            assert_eq!([1, 2].map(|version| lanes(world_size, version)), [expected; 2], "world size {world_size}");
         }
     }
 }

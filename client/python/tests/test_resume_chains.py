@@ -308,6 +308,8 @@ def test_a_state_at_which_ranks_differ_names_the_world_sizes_that_resume(client:
 
 
 def test_lanes_that_a_state_leaves_out_are_those_of_its_world_size(client: fb.Client):
-    whole = ids(client.stream("rows", IDS, shuffle=True, lanes=20))
-    state = fb.Cursor(0, 40, 5, Order(shuffle=True))
-    assert ids(client.stream("rows", IDS, cursor=state)) == whole[40:]
+    for version, lanes in ((1, 20), (2, 20), (3, 40)):
+        begin = fb.Cursor(0, 0, 1, Order(shuffle=True, lanes=lanes), order_version=version)
+        whole = ids(client.stream("rows", IDS, cursor=begin))
+        state = fb.Cursor(0, 40, 5, Order(shuffle=True), order_version=version)
+        assert ids(client.stream("rows", IDS, cursor=state)) == whole[40:]

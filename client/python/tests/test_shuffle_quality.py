@@ -1,8 +1,8 @@
-"""How much consecutive epochs differ: what `explain` measures, and the warning with advice that helps."""
+"""How much consecutive epochs differ, what `explain` measures of it, and what warns of it."""
 
 from __future__ import annotations
 
-import re
+import json
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
+from torch.utils.data import DistributedSampler
 
 import forebay as fb
 from forebay.torch import FlightDataset
-from harness.serving import Serve, Server
+from harness.serving import Serve
 
 IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})
 ROWS, WORLD = 60_000, 4
@@ -32,55 +34,98 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return written
 
 
-def kept(server: Server, name: str, epochs: int = 4) -> float:
+def epochs_of(client: fb.Client, name: str, epochs: int, **options: Any) -> list[Any]:
+    """The rows of a rank in consecutive epochs."""
+    streams = (client.stream(name, IDS, epoch=epoch, **{**OPTIONS, **options}) for epoch in range(epochs))
+    return [np.concatenate([batch["id"] for batch in stream]) for stream in streams]
+
+
+def kept(client: fb.Client, name: str, epochs: int) -> float:
     """The share of its rows that a rank reads again in the next epoch: the mean over ranks and epochs."""
-    shares = []
+    pairs = [pair for rank in range(WORLD) for pair in pairwise(epochs_of(client, name, epochs, rank=rank))]
+    return float(np.mean([len(np.intersect1d(before, after)) / len(before) for before, after in pairs]))
+
+
+def correlation(client: fb.Client, name: str, epochs: int) -> float:
+    """The correlation of a row's positions in two epochs: the mean over epochs."""
+    orders = epochs_of(client, name, epochs, world_size=1, remainder="keep")
+    pairs = pairwise(np.argsort(order) for order in orders)
+    return float(np.mean([np.corrcoef(before, after)[0, 1] for before, after in pairs]))
+
+
+def sampled(epochs: int) -> float:
+    """The share of its rows that a rank of torch's sampler reads again in the next epoch."""
+    sampler = DistributedSampler(range(ROWS), WORLD, 0, seed=7)
+    rows = []
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        rows.append(np.array(list(sampler)))
+    return float(np.mean([len(np.intersect1d(before, after)) / len(before) for before, after in pairwise(rows)]))
+
+
+@pytest.mark.parametrize("row_groups", [1, 3, 32, 150])
+def test_epochs_are_about_independent(serve: Serve, write: Any, row_groups: int):
+    server = serve({"rows": write(-(-ROWS // row_groups))})
     with fb.connect(server.url) as client:
-        for rank in range(WORLD):
-            rows = [
-                np.concatenate([batch["id"] for batch in client.stream(name, IDS, rank=rank, epoch=epoch, **OPTIONS)])
-                for epoch in range(epochs)
-            ]
-            shares += [len(np.intersect1d(before, after)) / len(before) for before, after in pairwise(rows)]
-    return float(np.mean(shares))
+        assert abs(kept(client, "rows", 6) - sampled(6)) < 0.1
+        assert abs(correlation(client, "rows", 12)) < 0.1
+        explained = client.explain("rows", IDS, **OPTIONS)
+        assert abs(explained.rank_rows_kept - 1 / WORLD) < 0.1
+        assert abs(explained.place_correlation) < 0.1
 
 
-def lengths(kind: Any, server: Server) -> tuple[int, int]:
-    """The number of steps, asked twice."""
-    data = kind(server.url, "one", IDS, rank=0, **OPTIONS)
-    return len(data), len(data)
+@pytest.mark.parametrize("world_size", [1, 4, 16, 64])
+def test_batches_of_a_table_that_is_sorted_by_class_have_several(serve: Serve, write: Any, world_size: int):
+    server = serve({"rows": write(ROWS)})
+    with fb.connect(server.url) as client:
+        for rank in {0, world_size - 1}:
+            with client.stream("rows", IDS, rank=rank, world_size=world_size, shuffle=True, batch_size=64) as stream:
+                # Ten classes, one after another.
+                classes = [len(set((batch["id"] * 10 // ROWS).tolist())) for batch in stream]
+            assert np.mean(classes) > 4.5, classes
+
+
+def old_state(version: int) -> dict[str, Any]:
+    """The state at the begin of an epoch of a run that began when this version of the order was the latest."""
+    order = {"lanes": 16, "remainder": "drop", "seed": 7, "shuffle": True, "window_rows": 512}
+    return {"version": fb.Cursor(0, 0, 1).to_dict()["version"], "epoch": 0, "position": 0, "world_size": WORLD} | {
+        "order_version": version,
+        **order,
+    }
 
 
 @pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
-def test_ranks_that_keep_their_rows_are_reported_with_advice_that_helps(serve: Serve, write: Any, kind: Any):
+def test_ranks_of_an_older_run_that_keep_their_rows_are_reported(serve: Serve, write: Any, kind: Any):
     server = serve({"one": write(ROWS)})
-    with pytest.warns(fb.KeptRows, match="each rank reads 100% of its rows in the next epoch, too.* give 25%") as told:
-        first, second = lengths(kind, server)
-    assert first == second
-    assert len([one for one in told if one.category is fb.KeptRows]) == 1
-    assert kept(server, "one") > 0.95
-    (advised,) = re.findall(r"row_group_size=(\d+)", str(told[0].message))
-    better = serve({"many": write(int(advised))})
+    data = kind(server.url, "one", IDS, rank=0, **OPTIONS)
+    data.load_state_dict(old_state(2))
+    told = "each rank reads 100% of its rows in the next epoch, too.* give 25%.* version 2 of the order"
+    with pytest.warns(fb.KeptRows, match=told) as warned:
+        first = next(iter(data))
+    assert len([one for one in warned if one.category is fb.KeptRows]) == 1
+    with (
+        fb.connect(server.url) as client,
+        client.stream("one", IDS, cursor=old_state(2), rank=0, world_size=WORLD) as stream,
+    ):
+        assert np.array_equal(next(stream)["id"], first["id"])
+    # Another run has other rows in every epoch.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(kind(better.url, "many", IDS, rank=0, **OPTIONS)) == first
-    assert kept(better, "many") < 0.4
+        assert len(kind(server.url, "one", IDS, rank=0, **OPTIONS)) > 0
 
 
-def test_explain_measures_consecutive_epochs(serve: Serve, write: Any):
-    server = serve({"one": write(ROWS), "many": write(500)})
+def test_explain_measures_what_older_versions_keep(serve: Serve, write: Any):
+    server = serve({"one": write(ROWS)})
+    with fl.connect(server.url) as flight:
+        request = {"dataset": "one", "plan": IDS.to_dict(), **OPTIONS, "remainder": "DROP", "order_version": 2}
+        answers = list(flight.do_action(fl.Action("explain", json.dumps(request).encode())))
+        found = json.loads(answers[0].body.to_pybytes())
+        assert (found["rank_rows_kept"], found["place_correlation"] > 0.7) == (1, True)
     with fb.connect(server.url) as client:
-        few = client.explain("one", IDS, **OPTIONS)
-        many = client.explain("many", IDS, **OPTIONS)
-        assert few.rank_rows_kept == 1
-        assert few.place_correlation > 0.7
-        assert abs(many.rank_rows_kept - kept(server, "many", 6)) < 0.1
-        assert abs(many.place_correlation) < 0.2
-        assert "read 100% of their rows in the next epoch, too; 25% if epochs are independent" in str(few)
-        assert "of a row in two epochs correlate" in str(few)
-        alone = client.explain("one", IDS, shuffle=True)
-        assert alone.rank_rows_kept == 0
-        assert alone.place_correlation > 0.3
+        explained = client.explain("one", IDS, **OPTIONS)
+        assert "of their rows in the next epoch, too; 25% if epochs are independent" in str(explained)
+        assert "of a row in two epochs correlate" in str(explained)
+        assert client.explain("one", IDS, shuffle=True).rank_rows_kept == 0
         in_order = client.explain("one", IDS, world_size=2)
         assert (in_order.rank_rows_kept, in_order.place_correlation) == (0, 0)
 

@@ -24,7 +24,7 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             world_size: 1 << 14,
             snapshot: "a".repeat(32),
             plan_id: "b".repeat(32),
-            lanes: Some(1 << 16),
+            lanes: Some(1 << 17),
             remainder,
             seed: u64::MAX,
             shuffle,

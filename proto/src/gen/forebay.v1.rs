@@ -1194,7 +1194,7 @@ pub struct StreamRequest {
     /// Rows permuted together within a lane. Default 16384.
     #[prost(uint64, optional, tag = "9")]
     pub window_rows: ::core::option::Option<u64>,
-    /// 0: the smallest multiple of world_size that is >= 16.
+    /// 0: the smallest multiple of world_size that is >= 16 and, from order version 3 on, >= 8 * world_size.
     #[prost(uint64, tag = "10")]
     pub lanes: u64,
     #[prost(enumeration = "Remainder", tag = "11")]
@@ -1971,7 +1971,8 @@ pub struct Explain {
     /// Compressed bytes of the columns to read, each row group with passing rows once.
     #[prost(uint64, tag = "9")]
     pub stored_bytes: u64,
-    /// Compressed bytes that all ranks read. Lanes that share a row group read the pages with their rows, or all pages without an index.
+    /// Compressed bytes that all ranks read. Lanes that share a row group read the pages with their rows; without an index, all
+    /// pages, once for the lanes of a rank that have it open at the same time.
     #[prost(uint64, tag = "10")]
     pub read_bytes: u64,
     /// read_bytes / stored_bytes.

@@ -13,7 +13,7 @@ pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 pub const WORLD_SIZE_MAX: u64 = 1 << 14;
 
 /// Limit of the lanes of a shuffled epoch.
-const LANES_MAX: u64 = 1 << 16;
+const LANES_MAX: u64 = 1 << 17;
 
 /// Limit of the rows of a window.
 const WINDOW_ROWS_MAX: u64 = 1 << 26;
@@ -72,7 +72,7 @@ impl OrderFields {
 fn shuffle(message: &v1::StreamRequest, world_size: u64, version: OrderVersion) -> Result<Option<Shuffle>, FieldError> {
     let window_rows = within("window_rows", message.window_rows.unwrap_or(defaults::WINDOW_ROWS), WINDOW_ROWS_MAX)?;
     let lanes = match message.lanes {
-        0 => defaults::lanes(world_size),
+        0 => defaults::lanes(world_size, version.number()),
         lanes => within("lanes", lanes, LANES_MAX)?,
     };
     if !message.shuffle {

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::{permutation::Permutation, shuffle::Shuffle, windows::Windows};
 
-/// A contiguous part of T whose rows are permuted window by window.
+/// Consecutive rows of the sequence, which are permuted window by window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// Index among the epoch's lanes.
     pub index: u64,
-    /// First row in T.
+    /// Place of its first row in the sequence.
     pub start: u64,
     /// Number of rows.
     pub length: u64,
@@ -19,9 +19,9 @@ pub struct Lane {
 /// Consecutive rows of a lane that are permuted together.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Rows in T.
+    /// Places of its rows in the sequence.
     pub rows: Range<u64>,
-    /// None: in the order of T.
+    /// None: in the order of the sequence.
     permutation: Option<Permutation>,
 }
 
@@ -45,14 +45,14 @@ impl Lane {
         self.windows().index_at(offset)
     }
 
-    /// Returns the row in T at an offset below the lane's length.
+    /// Returns the place in the sequence of the row at an offset below the lane's length.
     pub fn row_at(&self, offset: u64) -> u64 {
         let index = self.window_at(offset);
         let window = self.window(index);
         window.rows.start + window.at(offset - self.offsets(index).start)
     }
 
-    /// Returns the offset of a row in T that is part of the lane.
+    /// Returns the offset of a row of the lane, by its place in the sequence.
     pub fn offset_of(&self, row: u64) -> u64 {
         let index = self.window_at(row - self.start);
         let window = self.window(index);
@@ -65,12 +65,12 @@ impl Lane {
 }
 
 impl Window {
-    /// Creates a window whose rows stay in the order of T.
+    /// Creates a window whose rows stay in the order of the sequence.
     pub fn in_order(rows: Range<u64>) -> Self {
         Self { rows, permutation: None }
     }
 
-    /// Returns, for each row of the window in the order of T, its place in the permuted window.
+    /// Returns, for each row of the window in the order of the sequence, its place in the permuted window.
     pub fn places(&self) -> Vec<u32> {
         let mut places = vec![0; (self.rows.end - self.rows.start) as usize];
         for place in 0..places.len() {

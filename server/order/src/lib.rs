@@ -7,22 +7,33 @@
 //!
 //! **Shuffled**, with L lanes (W divides L) and windows of at most w rows:
 //! 1. T is the concatenation of the row groups in the order of a keyed permutation.
-//! 2. Lane ℓ is ⌊N/L⌋ consecutive rows of T, or one more for ℓ < N mod L; lanes follow each other in T.
+//! 2. Lane ℓ has ⌊N/L⌋ rows, or one more for ℓ < N mod L. Lanes are consecutive rows of T.
 //! 3. A lane is divided into windows, and a keyed permutation assigns the rows of a window to the places of the window.
 //! 4. Global position p < N is lane p mod L, offset ⌊p/L⌋; rank r's q-th row is position r + W·q.
 //!
-//! The [`OrderVersion`] decides where windows end:
-//! - Version 1: after every w rows of a lane.
+//! The [`OrderVersion`] decides about the rest:
+//! - Version 1: lane 0 is first in T, then lane 1, and so on. A window ends after every w rows of a lane.
 //! - Version 2: lane ℓ has a ramp that ends at e = w + ⌊wℓ/L⌋; its windows end at ⌊e/2ʰ⌋, ⌊e/2ʰ⁻¹⌋, … ⌊e/2⌋, e, and the
 //!   later ones after every w more rows. h is max(⌊log₂w⌋ − 9, 1), or 0 if w = 1. The first batches therefore need few
 //!   rows of each lane, and at most one lane more than the mean begins a window in the same batch.
+//! - Version 3: windows are those of version 2. T begins at the row whose place in the permuted row groups is a key
+//!   modulo N; the rows before it are at the end of T. A keyed permutation assigns to lane ℓ its place among the lanes in
+//!   T. A lane reads its rows of T in this order, of which windows are divisions:
+//!   - With at least 8·L row groups with passing rows, lanes at odd places go through their row groups from the last to the
+//!     first, each row group from front to back. Two lanes with rows of the same row group therefore read it at the same
+//!     time, at the beginning of the epoch or at its end.
+//!   - With fewer than 2·L, a lane of n rows at place k begins at the row whose number in the lane is a key modulo n, and
+//!     has the rows before that at its end. Otherwise a row's place in its row group would decide about its place in the
+//!     epoch.
+//!   - Otherwise, the order is that of T.
 //!
-//! In both, the last window ends with the lane.
+//! In all, the last window ends with the lane.
 //!
 //! Therefore the rows read up to position p are the same set at every world size, and a position is converted to a row,
-//! and a row to its position, by arithmetic and one binary search. Permutations are those of [`Permutation`]; their
-//! keys are XXH3-64 (seed 0) of `forebay order ` and the version's digit, a letter (`g` for the row groups, `w` for a
-//! window), and seed, epoch, lane and window (both 0 for row groups) as 8 little-endian bytes each.
+//! and a row to its position, by arithmetic and two binary searches. Permutations are those of [`Permutation`]; keys are
+//! XXH3-64 (seed 0) of `forebay order ` and the version's digit, a letter, and seed, epoch and two numbers as 8
+//! little-endian bytes each. The letters are `g` for the row groups, `r` for the first row of T and `l` for the places of
+//! lanes (both numbers are 0), `b` for the first row of a lane (its place and 0), and `w` for a window (lane and window).
 //!
 //! A batch is B rows of a rank's sequence, counted from the start of the stream. [`Remainder`] decides about the rows
 //! that do not fill a batch on every rank.
@@ -32,6 +43,7 @@
 pub mod estimate;
 mod fields;
 mod lane;
+mod lanes;
 pub mod mixing;
 mod mixture;
 mod permutation;
@@ -43,6 +55,8 @@ mod version;
 mod windows;
 
 use std::{ops::Range, sync::Arc};
+
+use lanes::Lanes;
 
 pub use fields::{BATCH_SIZE_MAX, FieldError, OrderFields, WORLD_SIZE_MAX};
 pub use lane::{Lane, Window};
@@ -65,6 +79,8 @@ pub struct Epoch {
     batch_size: u64,
     remainder: Remainder,
     shuffle: Option<Shuffle>,
+    /// The lanes of the shuffle.
+    lanes: Option<Arc<Lanes>>,
 }
 
 /// Treatment of the rows that do not fill a batch on every rank.
@@ -103,13 +119,14 @@ impl Epoch {
         shuffle: Option<Shuffle>,
     ) -> Self {
         let row_count = passing.iter().sum();
-        Self { passing, row_count, world_size, batch_size, remainder, shuffle }
+        let lanes = lanes_of(shuffle.as_ref(), row_count);
+        Self { passing, row_count, world_size, batch_size, remainder, shuffle, lanes }
     }
 
     /// Returns the same rows in batches of another size, in another order.
     #[must_use]
     pub fn with(&self, batch_size: u64, shuffle: Option<Shuffle>) -> Self {
-        Self { batch_size, shuffle, ..self.clone() }
+        Self { batch_size, shuffle, lanes: lanes_of(shuffle.as_ref(), self.row_count), ..self.clone() }
     }
 
     /// Returns N, the passing rows of all row groups.
@@ -165,15 +182,15 @@ impl Epoch {
         }
     }
 
-    /// Returns T. Takes time and memory in proportion to the number of row groups.
+    /// Returns the rows in the order of T, or as lanes read them. Takes time and memory in proportion to the number of row
+    /// groups.
     pub fn sequence(&self) -> Sequence {
-        match &self.shuffle {
-            None => Sequence::in_file_order(&self.passing),
-            Some(shuffle) => {
-                let order = Permutation::new(self.passing.len() as u64, shuffle.key(b'g', 0, 0));
-                Sequence::permuted(&self.passing, order)
-            }
-        }
+        let Some((shuffle, lanes)) = self.shuffle.as_ref().zip(self.lanes.as_ref()) else {
+            return Sequence::in_file_order(&self.passing);
+        };
+        let order = Permutation::new(self.passing.len() as u64, shuffle.key(b'g', 0, 0));
+        let rotation = if shuffle.version < OrderVersion::Three { 0 } else { shuffle.rotation(self.row_count) };
+        Sequence::permuted(&self.passing, order, rotation, lanes.course(&self.passing))
     }
 
     /// Returns the two ranges of T that contain a share's own rows and then its repeats, in file order. A share with
@@ -194,25 +211,21 @@ impl Epoch {
 
     /// Returns the lane of an index; none if there are fewer lanes, or in file order.
     pub fn lane(&self, index: u64) -> Option<Lane> {
-        let shuffle = self.shuffle.filter(|shuffle| index < shuffle.lanes)?;
-        let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
-        let start = index * rows + index.min(more);
-        Some(Lane { index, start, length: rows + u64::from(index < more), shuffle })
+        self.shuffle.filter(|shuffle| index < shuffle.lanes)?;
+        self.lanes.as_ref().map(|lanes| lanes.lane(index))
     }
 
-    /// Returns the place in T of the row at a global position of a shuffled epoch.
+    /// Returns the place in the sequence of the row at a global position of a shuffled epoch.
     pub fn row_at(&self, position: u64) -> Option<u64> {
         let shuffle = self.shuffle.filter(|_| position < self.row_count)?;
         Some(self.lane(position % shuffle.lanes)?.row_at(position / shuffle.lanes))
     }
 
-    /// Returns the global position of the row at a place in T of a shuffled epoch.
+    /// Returns the global position of the row at a place in the sequence of a shuffled epoch.
     pub fn position_of(&self, row: u64) -> Option<u64> {
         let shuffle = self.shuffle.filter(|_| row < self.row_count)?;
-        let (rows, more) = (self.row_count / shuffle.lanes, self.row_count % shuffle.lanes);
-        let in_longer = more * (rows + 1);
-        let lane = if row < in_longer { row / (rows + 1) } else { more + (row - in_longer) / rows };
-        Some(self.lane(lane)?.offset_of(row) * shuffle.lanes + lane)
+        let lane = self.lane(self.lanes.as_ref()?.index_with(row))?;
+        Some(lane.offset_of(row) * shuffle.lanes + lane.index)
     }
 
     /// Returns the global position of a row of a rank's sequence; in file order, its place in T.
@@ -237,6 +250,14 @@ impl Epoch {
     fn longest(&self) -> u64 {
         self.row_count.div_ceil(self.world_size)
     }
+}
+
+/// The lanes of a shuffle of so many rows.
+fn lanes_of(shuffle: Option<&Shuffle>, row_count: u64) -> Option<Arc<Lanes>> {
+    shuffle.map(|shuffle| {
+        let (rows, more) = (row_count / shuffle.lanes, row_count % shuffle.lanes);
+        Arc::new(Lanes::new(shuffle, |lane| rows + u64::from(lane < more)))
+    })
 }
 
 // === impl Share ===

@@ -1,8 +1,9 @@
 //! How much consecutive epochs differ: the rows that a rank reads again, and the places of a row.
 //!
-//! Row groups are permuted as wholes, and lanes cut T at fixed places. With few row groups for the number of lanes, a
-//! row is in the same lanes, and about as far from their starts, in every epoch. Both measures are means over pairs of
-//! consecutive epochs, computed from runs of rows of one row group in one part of a lane, without visiting rows.
+//! Row groups are permuted as wholes. Until version 2 of the order, lanes cut T at fixed places: with few row groups for
+//! the number of lanes, a row is in the same lanes, and about as far from their starts, in every epoch. Both measures are
+//! means over pairs of consecutive epochs, computed from runs of rows of one row group in one part of a lane, without
+//! visiting rows.
 
 use crate::{Epoch, Lane, Shuffle};
 
@@ -184,13 +185,31 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_keeps_the_rows_of_few_row_groups_and_mixes_many() {
+    fn until_version_2_few_row_groups_stay_with_their_ranks_and_places() {
+        let of_version_2 = |row_groups| {
+            let epoch = epoch(row_groups, 1 << 20, 4, 16, 16_384);
+            epoch.with(64, epoch.shuffle().map(|shuffle| Shuffle { version: OrderVersion::Two, ..*shuffle }))
+        };
         for (row_groups, at_least, at_most) in [(1, 1.0, 1.0), (4, 0.9, 1.0), (128, 0.15, 0.35), (1000, 0.2, 0.3)] {
-            let kept = rank_rows_kept(&epoch(row_groups, 1 << 20, 4, 16, 16_384)).unwrap();
+            let kept = rank_rows_kept(&of_version_2(row_groups)).unwrap();
             assert!((at_least..=at_most).contains(&kept), "{row_groups} row groups: {kept}");
         }
-        assert!(place_correlation(&epoch(1, 1 << 20, 4, 16, 16_384)).unwrap() > 0.7);
-        assert!(place_correlation(&epoch(1000, 1 << 20, 4, 16, 16_384)).unwrap().abs() < 0.1);
+        assert!(place_correlation(&of_version_2(1)).unwrap() > 0.7);
+        assert!(place_correlation(&of_version_2(1000)).unwrap().abs() < 0.1);
+    }
+
+    #[test]
+    fn epochs_differ_for_any_number_of_row_groups() {
+        for row_groups in [1, 3, 16, 32, 64, 150, 1000] {
+            for world_size in [1, 2, 4, 16] {
+                let lanes = 16.max(8 * world_size);
+                let epoch = epoch(row_groups, 1 << 20, world_size, lanes, 16_384);
+                let correlation = place_correlation(&epoch).unwrap();
+                assert!(correlation.abs() < 0.1, "{row_groups} row groups, {world_size} ranks: {correlation}");
+                let kept = rank_rows_kept(&epoch).unwrap_or(1.0) - 1.0 / world_size as f64;
+                assert!(kept.abs() < 0.05, "{row_groups} row groups, {world_size} ranks: {kept}");
+            }
+        }
     }
 
     #[test]

@@ -24,11 +24,17 @@ impl Shuffle {
         bytes[..15].copy_from_slice(match self.version {
             OrderVersion::One => b"forebay order 1",
             OrderVersion::Two => b"forebay order 2",
+            OrderVersion::Three => b"forebay order 3",
         });
         bytes[15] = purpose;
         for (field, number) in bytes[16..].chunks_exact_mut(8).zip([self.seed, self.epoch, lane, window]) {
             field.copy_from_slice(&number.to_le_bytes());
         }
         xxhash_rust::xxh3::xxh3_64(&bytes)
+    }
+
+    /// Returns the place of T's first row among so many rows of the permuted row groups.
+    pub(super) fn rotation(&self, row_count: u64) -> u64 {
+        self.key(b'r', 0, 0) % row_count.max(1)
     }
 }

@@ -38,7 +38,7 @@ fn row_at(epoch: &Epoch, sequence: &Sequence, position: u64) -> (usize, u64) {
     assert_eq!(epoch.row_at(position), Some(row));
     assert_eq!(epoch.position_of(row), Some(position));
     let found = rows(&sequence.pieces(row..row + 1))[0];
-    assert_eq!(sequence.place_of(found.0, found.1), row);
+    assert_eq!((sequence.place_of(found.0, found.1), sequence.row_group_at(row)), (row, found.0));
     found
 }
 
@@ -136,8 +136,11 @@ fn first_rows(shuffle: Shuffle, passing: &[u64], count: u64) -> Vec<(usize, u64)
 #[test]
 fn the_orders_of_all_versions_are_unchanged() {
     // Checkpoints contain positions: a change here requires a new order version.
-    for (version, rows) in [(OrderVersion::One, FIRST_ROWS_OF_VERSION_1), (OrderVersion::Two, FIRST_ROWS_OF_VERSION_2)]
-    {
+    for (version, rows) in [
+        (OrderVersion::One, FIRST_ROWS_OF_VERSION_1),
+        (OrderVersion::Two, FIRST_ROWS_OF_VERSION_2),
+        (OrderVersion::Three, FIRST_ROWS_OF_VERSION_3),
+    ] {
         let shuffle = Shuffle { seed: 7, epoch: 3, lanes: 4, window_rows: 3, version };
         assert_eq!(first_rows(shuffle, &[4, 0, 5, 2, 6], 8), rows);
     }
@@ -147,12 +150,109 @@ fn the_orders_of_all_versions_are_unchanged() {
     let positions = [0, 1, 1998, 1999, 2000, 2001, 2999, 3001, 3999, 4000, 5999, 6001, 7999, 15_998, 15_999];
     let places: Vec<u64> = positions.iter().filter_map(|position| epoch.row_at(*position)).collect();
     assert_eq!(places, PLACES_OF_VERSION_2);
+    let shuffle = |lanes| Shuffle { seed: 5, epoch: 1, lanes, window_rows: 1, version: OrderVersion::Three };
+    let meeting = [1, 2, 0, 1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1];
+    assert_eq!(first_rows(shuffle(2), &meeting, 21), MEETING_ROWS_OF_VERSION_3);
+    assert_eq!(first_rows(shuffle(2), &[3, 2, 0, 1, 2], 8), STRAIGHT_ROWS_OF_VERSION_3);
+    assert_eq!(first_rows(shuffle(4), &[3, 2, 0, 4, 3], 12), TURNED_ROWS_OF_VERSION_3);
 }
 
 const FIRST_ROWS_OF_VERSION_1: [(usize, u64); 8] = [(2, 2), (3, 0), (0, 3), (4, 3), (2, 1), (0, 0), (4, 0), (4, 2)];
 const FIRST_ROWS_OF_VERSION_2: [(usize, u64); 8] = [(0, 0), (4, 1), (3, 0), (2, 1), (0, 2), (4, 2), (4, 5), (2, 2)];
 const PLACES_OF_VERSION_2: [u64; 15] =
     [527, 8613, 584, 8410, 1890, 8166, 9448, 10_536, 10_962, 3952, 10_333, 11_659, 12_496, 6128, 15_547];
+
+const FIRST_ROWS_OF_VERSION_3: [(usize, u64); 8] = [(3, 1), (4, 3), (0, 3), (2, 2), (0, 1), (4, 4), (4, 0), (2, 3)];
+const MEETING_ROWS_OF_VERSION_3: [(usize, u64); 21] = [
+    (3, 0),
+    (4, 0),
+    (7, 0),
+    (4, 1),
+    (5, 0),
+    (14, 0),
+    (8, 0),
+    (14, 1),
+    (10, 0),
+    (9, 0),
+    (11, 0),
+    (9, 1),
+    (6, 0),
+    (0, 0),
+    (6, 1),
+    (12, 0),
+    (13, 0),
+    (15, 0),
+    (16, 0),
+    (1, 0),
+    (1, 1),
+];
+const STRAIGHT_ROWS_OF_VERSION_3: [(usize, u64); 8] = [(4, 1), (0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (3, 0), (4, 0)];
+const TURNED_ROWS_OF_VERSION_3: [(usize, u64); 12] =
+    [(4, 2), (3, 2), (0, 0), (1, 1), (4, 0), (3, 3), (0, 1), (3, 0), (4, 1), (3, 1), (0, 2), (1, 0)];
+
+/// The pieces that the lanes of an epoch read, lane after lane by their places.
+fn pieces_of_lanes(epoch: &Epoch) -> Vec<Vec<Piece>> {
+    let (sequence, shuffle) = (epoch.sequence(), epoch.shuffle().unwrap());
+    let mut lanes: Vec<_> = (0..shuffle.lanes).filter_map(|lane| epoch.lane(lane)).collect();
+    lanes.sort_by_key(|lane| lane.start);
+    lanes.iter().map(|lane| sequence.pieces(lane.start..lane.start + lane.length)).collect()
+}
+
+#[test]
+fn lanes_with_rows_of_the_same_row_group_read_it_at_the_same_time() {
+    for number in 0..20 {
+        let shuffle = Shuffle { seed: 3, epoch: number, lanes: 8, window_rows: 64, version: OrderVersion::Three };
+        let epoch = epoch(&[100; 70], 1, 4, Remainder::Keep, Some(shuffle));
+        let lanes = pieces_of_lanes(&epoch);
+        let mut shared = 0;
+        for place in 0..8 {
+            let (these, next) = (&lanes[place], &lanes[(place + 1) % 8]);
+            // At their ends after an even place, at their beginnings after an odd one.
+            let ends = if place % 2 == 0 { (these.last(), next.last()) } else { (these.first(), next.first()) };
+            let (this, other) = (ends.0.unwrap(), ends.1.unwrap());
+            if this.row_group == other.row_group {
+                assert!(this.skip + this.take == other.skip || place == 7, "{this:?} {other:?}");
+                shared += 1;
+            }
+            // Every row group is read in one piece, but those at cuts.
+            let inner = if these.len() > 2 { &these[1..these.len() - 1] } else { &[] };
+            assert!(inner.iter().all(|piece| piece.take == 100), "{these:?}");
+        }
+        assert!(shared >= 6, "{shared} of 8 cuts");
+    }
+}
+
+#[test]
+fn cuts_first_rows_and_the_lanes_of_a_rank_differ_between_epochs() {
+    let (mut cuts, mut firsts, mut places) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for number in 0..10 {
+        let shuffle = Shuffle { seed: 3, epoch: number, lanes: 8, window_rows: 64, version: OrderVersion::Three };
+        let epoch = epoch(&[10_000], 4, 4, Remainder::Keep, Some(shuffle));
+        let lanes = pieces_of_lanes(&epoch);
+        // A turned lane reads its rows in two pieces, or three if the file's first row is among them.
+        assert!(lanes.iter().all(|lane| (1..=3).contains(&lane.len())), "{lanes:?}");
+        cuts.insert(lanes[0].iter().map(|piece| piece.skip).min());
+        firsts.insert(lanes[0][0].skip);
+        places.insert(epoch.lanes_of(0).iter().map(|lane| lane.start).collect::<Vec<_>>());
+    }
+    assert!(cuts.len() >= 9 && firsts.len() >= 9 && places.len() >= 9);
+}
+
+#[test]
+fn a_reach_ends_with_the_piece() {
+    for (passing, lanes) in [(vec![7; 9], 2), (vec![40], 4), (vec![3, 0, 9, 5], 1)] {
+        let shuffle = Shuffle { seed: 1, epoch: 2, lanes, window_rows: 4, version: OrderVersion::Three };
+        let epoch = epoch(&passing, 1, 4, Remainder::Keep, Some(shuffle));
+        let (sequence, end) = (epoch.sequence(), epoch.row_count());
+        let mut place = 0;
+        for piece in sequence.pieces(0..end) {
+            assert_eq!(sequence.reach(place..end), piece.take);
+            assert_eq!(sequence.reach(place..place + 1), 1);
+            place += piece.take;
+        }
+        assert_eq!((place, sequence.reach(end..end)), (end, 0));
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -168,7 +268,7 @@ fn cases() -> impl Strategy<Value = Case> {
         prop::collection::vec(0_u64..3, 1..60),
         (0_u64..300).prop_map(|rows| vec![rows]),
     ];
-    let version = prop_oneof![Just(OrderVersion::One), Just(OrderVersion::Two)];
+    let version = prop_oneof![Just(OrderVersion::One), Just(OrderVersion::Two), Just(OrderVersion::Three)];
     let window_rows = prop_oneof![1_u64..9, 20_u64..500];
     (passing, 1_u64..25, 1_u64..20, any::<u64>(), 0_u64..4, window_rows, version).prop_map(
         |(passing, lanes, batch, seed, number, window_rows, version)| Case {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{shuffle::Shuffle, version::OrderVersion};
 
-/// The base-2 logarithm of the fewest rows of a first window of version 2, unless windows are smaller. Computing it for
+/// The base-2 logarithm of the fewest rows of a first window from version 2 on, unless windows are smaller. Computing it for
 /// all lanes takes a few milliseconds, and it suffices for 8192 rows of 16 lanes.
 const FIRST_ROWS_LOG2: u32 = 9;
 
@@ -23,7 +23,7 @@ impl Windows {
         let Shuffle { window_rows, lanes, .. } = *shuffle;
         match shuffle.version {
             OrderVersion::One => Self { window_rows, ramp_count: 0, ramp_end: 0 },
-            OrderVersion::Two => {
+            OrderVersion::Two | OrderVersion::Three => {
                 let log2 = window_rows.ilog2();
                 let halvings = log2.saturating_sub(FIRST_ROWS_LOG2).max(1).min(log2);
                 // The lane decides where the ramp ends, and so where all later windows begin.

@@ -151,7 +151,7 @@ def test_every_prefix_has_its_share_of_every_source(client: fl.FlightClient):
 
 def test_random_mixtures(client: fl.FlightClient):
     rng = random.Random(8)
-    for _ in range(15):
+    for number in range(16):
         names = rng.sample(list(FILES), rng.randint(1, 5))
         counts = [rng.randint(1, 9) for _ in names]
         counts[0] = 1
@@ -171,6 +171,7 @@ def test_random_mixtures(client: fl.FlightClient):
             seed=rng.getrandbits(64),
             epoch=rng.randint(0, 5),
             remainder=rng.choice(["KEEP", "DROP", "PAD"]),
+            order_version=number % 4,
         )
         check_ranks(client, request, expected(request, counts))
 

@@ -53,7 +53,7 @@ class Cursor:
 
     def options(self, given: StreamOptions) -> StreamOptions:
         """Return the options with the cursor's epoch, order and snapshot instead of those given."""
-        order = resolved(self.order, self.world_size)
+        order = resolved(self.order, self.world_size, order_version=self.order_version)
         return replace(given, **asdict(order), epoch=self.epoch, snapshot=self.snapshot or None)
 
     def to_json(self) -> str:
@@ -78,7 +78,7 @@ class Cursor:
 
     def check(self, *, world_size: int) -> None:
         """Raise `CursorRefused` unless this world size can resume here; any batch size can."""
-        lanes = self.order.lanes or default_lanes(self.world_size)
+        lanes = self.order.lanes or default_lanes(self.world_size, self.order_version)
         check_resume(
             self.position,
             saved=self.world_size,
@@ -127,7 +127,7 @@ class EpochCursors:
     def __call__(self, header: BatchHeader | None) -> Cursor:
         """Return the cursor after a batch: after None or the epoch's last step, the start of the next epoch."""
         start, info = self.start, self.info
-        order = resolved(self.order, start.world_size, info)
+        order = resolved(self.order, start.world_size, info=info)
         if header is None or self._ends(header):
             epoch = start.epoch + 1
             return Cursor(epoch, 0, start.world_size, order, "", info.plan_id, info.order_version)
@@ -156,14 +156,15 @@ class EpochCursors:
         return (header.position + self.step_rows) // self.start.world_size
 
 
-def resolved(order: Order, world_size: int, info: StreamInfo | None = None) -> Order:
+def resolved(order: Order, world_size: int, *, order_version: int = 0, info: StreamInfo | None = None) -> Order:
     """Return the order with its defaults filled in, so that another world size reads the same rows.
 
-    The server's values win over the package's defaults.
+    The server's values win over the package's defaults, which depend on the version of the order.
     """
     if not order.shuffle:
         return order
-    lanes = (info.lanes if info else 0) or order.lanes or default_lanes(world_size)
+    version = info.order_version if info else order_version
+    lanes = (info.lanes if info else 0) or order.lanes or default_lanes(world_size, version)
     window_rows = (info.window_rows if info else 0) or order.window_rows or WINDOW_ROWS
     return replace(order, lanes=lanes, window_rows=window_rows)
 

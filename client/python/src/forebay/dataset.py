@@ -77,7 +77,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     Ranks may differ by a step, and DistributedDataParallel would hang in it: pass ``remainder="drop"`` or ``"pad"``.
     Without a `remainder` every row is read once, and `forebay.UnevenRanks` is warned if that means unequal steps;
     ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter, and
-    `forebay.KeptRows` if the files have so few row groups that a rank reads mostly the same rows in every epoch.
+    `forebay.KeptRows` if a resumed run of an older order of rows has few row groups, so that a rank reads mostly the
+    same rows in every epoch.
 
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
@@ -363,7 +364,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the next iteration's epoch."""
         world_size = self._rank()[1]
-        order = resolved(self._given.order, world_size)
+        order = resolved(self._given.order, world_size, order_version=self._order_version)
         return Cursor(self.next_epoch, 0, world_size, order, order_version=self._order_version)
 
     def _following(self) -> int:

@@ -57,8 +57,9 @@ class EpochWarnings:
             self._warn(
                 KeptRows,
                 f"each rank reads {info.rank_rows_kept:.0%} of its rows in the next epoch, too, where shuffling would "
-                f"give {1 / world_size:.0%}: the files have few row groups for {info.lanes} lanes, and a row group is "
-                f"shuffled as a whole; write them with row groups of at most {size:,} rows, such as "
+                f"give {1 / world_size:.0%}: the files have few row groups for {info.lanes} lanes, and version "
+                f"{info.order_version} of the order, under which this run began, shuffles them as wholes; begin "
+                f"another run, which has a later version, or write row groups of at most {size:,} rows, such as by "
                 f"pyarrow.parquet.write_table(…, row_group_size={size}) or forebay-prepare --row-group-rows {size}",
             )
 

@@ -56,7 +56,7 @@ class Group:
         changed.
         """
         described, options = self._reopening.described, self._options
-        order = resolved(options.order, 1, described)
+        order = resolved(options.order, 1, info=described)
         start = Cursor(options.epoch, 0, 1, order, described.snapshot, described.plan_id, described.order_version)
         if cursor is not None:
             given = Cursor.of(cursor)

@@ -24,7 +24,7 @@ class OneEpoch:
             data.next_epoch,
             0,
             options.world_size,
-            resolved(options.order, options.world_size, info),
+            resolved(options.order, options.world_size, info=info),
             info.snapshot,
             info.plan_id,
             info.order_version,

@@ -13,7 +13,7 @@ import math
 from .errors import CursorRefused
 
 # World sizes that an error names are at most this: the server's limit of lanes.
-NAMED_MAX = 1 << 16
+NAMED_MAX = 1 << 17
 
 
 def check_resume(position: int, *, saved: int, lanes: int | None, world_size: int) -> None:

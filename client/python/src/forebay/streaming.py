@@ -99,7 +99,7 @@ class Streaming(Fitting):
             start.epoch,
             start.position,
             world_size,
-            resolved(chosen.order, world_size, described),
+            resolved(chosen.order, world_size, info=described),
             *_pinned(start, described),
         )
         url, slots = self.url, self.ring_slots

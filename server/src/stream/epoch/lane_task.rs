@@ -83,6 +83,10 @@ impl LaneTask {
                 return;
             }
         }
+        drop(sender);
+        // Another lane may end in the row group that is open, and shares what was fetched of it: it is kept until the end of
+        // the stream, which ends this task.
+        std::future::pending::<()>().await;
     }
 
     /// Computes a window; its lane and index are for the trace.
@@ -104,11 +108,11 @@ impl LaneTask {
         let (mut builder, mut places) = self.cpu.run(begin).await?;
         let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
         let mut open = self.open.take();
-        // The row group is fetched for the windows that follow, too.
-        let mut rows_ahead = self.end.saturating_sub(window_start);
+        let (mut place, end) = (window_start, self.end);
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-            let rows = rows_ahead;
-            rows_ahead = rows_ahead.saturating_sub(piece.take);
+            // The row group is fetched for the windows that follow, too.
+            let rows = sequence.reach(place..end);
+            place += piece.take;
             // The previous window may have ended in the row group in which this one begins.
             let open = open.take().filter(|open| open.leads_to(&piece));
             let opener = opener.clone();

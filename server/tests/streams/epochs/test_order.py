@@ -47,9 +47,14 @@ CORNERS: dict[str, dict[str, Any]] = {
     "one lane, one window": {"dataset": "single", "lanes": 1, "window_rows": 10**6, "batch_size": 997},
     "a window one row shorter than the lane": {"dataset": "dozen", "lanes": 1, "window_rows": 11},
     "cuts within a row group": {"dataset": "single", "lanes": 8, "window_rows": 100, "batch_size": 211},
+    "lanes that meet": {"dataset": "ones", "lanes": 6, "window_rows": 4, "batch_size": 7, "world_size": 3},
+    "an odd number of lanes that meet": {"dataset": "ones", "lanes": 3, "batch_size": 9},
+    "row groups just too few to meet": {"dataset": "ones", "lanes": 8, "window_rows": 4, "batch_size": 7},
+    "row groups just enough not to turn": {"dataset": "ones", "lanes": 30, "window_rows": 4, "batch_size": 7},
+    "row groups just few enough to turn": {"dataset": "ones", "lanes": 31, "window_rows": 4, "batch_size": 7},
     "lanes of many row groups": {"dataset": "ones", "lanes": 2, "window_rows": 7, "batch_size": 5},
     "more lanes than rows": {"dataset": "dozen", "lanes": 64, "batch_size": 5, "world_size": 4},
-    "as many lanes as there may be": {"dataset": "dozen", "lanes": 65536, "batch_size": 5, "world_size": 32},
+    "as many lanes as there may be": {"dataset": "dozen", "lanes": 131072, "batch_size": 5, "world_size": 32},
     "more ranks than rows": {"dataset": "twelve", "world_size": 40, "batch_size": 2},
     "more ranks than rows, padded": {"dataset": "twelve", "world_size": 40, "batch_size": 2, "remainder": "PAD"},
     "more ranks than rows, dropped": {"dataset": "twelve", "world_size": 40, "batch_size": 2, "remainder": "DROP"},
@@ -155,20 +160,20 @@ def test_rejects_excessive_lanes_naming_the_limit(client: fl.FlightClient, serve
 
 
 def test_rejects_another_order_version_by_name(client: fl.FlightClient, datasets: dict[str, Data]):
-    error = failure(client, make_request("uneven", order_version=3))
+    error = failure(client, make_request("uneven", order_version=4))
     assert error.code == "INVALID_ARGUMENT", str(error)
     assert "order_version" in str(error)
-    assert "versions 1 to 2" in str(error)
+    assert "versions 1 to 3" in str(error)
     assert error.reason == "ORDER_CHANGED"
     check(client, datasets["uneven"], make_request("uneven", order_version=1, batch_size=100))
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_versions_differ_and_keep_the_rows_of_a_step(client: fl.FlightClient, datasets: dict[str, Data], version: int):
-    """Both versions resume at any world size, where lanes divides the rows of a step."""
+    """All versions resume at any world size, where lanes divides the rows of a step."""
     data = datasets["single"]
     request = make_request("single", order_version=version, lanes=8, window_rows=40, seed=5)
-    other = data.epoch({**request, "order_version": 3 - version})
+    other = data.epoch({**request, "order_version": version % 3 + 1})
     assert other.prefix(100) != data.epoch(request).prefix(100)
     steps = [
         [set(itertools.chain(*ranks)) for ranks in zip(*read_ids(client, {**request, **sizes}), strict=True)]

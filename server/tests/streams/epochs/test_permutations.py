@@ -85,3 +85,14 @@ def test_order_version_2_is_stable():
     assert window_ends(2, 4, 2, 1, 12) == [3, 6, 10, 12]
     assert window_ends(2, 16_384, 16, 15, 50_000) == [992, 1984, 3968, 7936, 15_872, 31_744, 48_128, 50_000]
     assert epoch.prefix(12) == [5, 0, 6, 1, 7, 11, 8, 3, 9, 4, 10, 2]
+
+
+def test_order_version_3_is_stable():
+    """The order is a format: these numbers change only with order_version."""
+    epoch = Epoch(passing_rows([5, 0, 7]), shuffle=True, lanes=2, window_rows=4, seed=7, epoch=1, version=3)
+    keys = (order_key("g", 0, 0, 0, 0, 3), order_key("l", 7, 1, 0, 0, 3), order_key("b", 7, 1, 1, 0, 3))
+    assert keys == (5023081235097299780, 1856316989531600773, 4746396757879427819)
+    assert window_ends(3, 4, 2, 1, 12) == window_ends(2, 4, 2, 1, 12)
+    assert epoch.prefix(12) == [5, 4, 10, 3, 7, 11, 6, 2, 9, 0, 8, 1]
+    meeting = epoch.with_(passing=passing_rows([1] * 16))
+    assert meeting.prefix(16) == [5, 3, 14, 1, 2, 11, 0, 6, 8, 7, 9, 4, 13, 10, 12, 15]

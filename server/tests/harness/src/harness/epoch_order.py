@@ -1,4 +1,4 @@
-"""The order of an epoch, versions 1 and 2, in NumPy: the oracle for the server's streams.
+"""The order of an epoch, versions 1 to 3, in NumPy: the oracle for the server's streams.
 
 Written from the order's description alone and shares nothing with the server. Nothing here talks to a server.
 """
@@ -17,7 +17,7 @@ import xxhash
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ORDER_VERSION = 2
+ORDER_VERSION = 3
 # The first windows of version 2 have at least 2 to this power rows, unless windows are smaller.
 FIRST_ROWS_LOG2 = 9
 MASK = (1 << 64) - 1
@@ -26,10 +26,17 @@ ROUNDS = 8
 SMALL_BITS, SMALL_ROUNDS = 8, 24
 MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 LANES_DEFAULT = 16
+RANK_LANES_DEFAULT = 8
+# Row groups for each lane below which lanes are turned, and from which on they meet.
+TURNED_BELOW, MEETING_FROM = 2, 8
 
 
 def key(purpose: str, seed: int, epoch: int, a: int, b: int, version: int = ORDER_VERSION) -> int:
-    """The key of one permutation: 'g' that of the row groups, 'w' that of window b of lane a."""
+    """The key of one permutation or number.
+
+    'g' is that of the row groups, 'l' that of the lanes, and 'w' that of window b of lane a; 'r' chooses the first row
+    of T, and 'b' that of the lane at place a.
+    """
     prefix = f"forebay order {version}{purpose}".encode()
     return xxhash.xxh3_64_intdigest(prefix + struct.pack("<4Q", seed, epoch, a, b))
 
@@ -46,6 +53,28 @@ def window_ends(version: int, window_rows: int, lanes: int, lane: int, length: i
     ends = [one for one in ends if one < length]
     ends += range(end + window_rows, length, window_rows)
     return [*ends, length] if length else []
+
+
+def lanes_of(version: int, seed: int, epoch: int, lengths: Sequence[int], groups: Array) -> list[Array]:
+    """The rows of T of each lane, in the order in which it reads them; `groups` has the row group of each row of T."""
+    count = len(lengths)
+    places = permutation(count, key("l", seed, epoch, 0, 0, version)) if version >= 3 else np.arange(count)
+    by_place = np.zeros(count, np.int64)
+    by_place[places] = lengths
+    ends = np.cumsum(by_place)
+    # Runs of rows of one row group in T.
+    runs = np.cumsum(np.diff(groups, prepend=-1) != 0)
+    groups_a_lane = len(np.unique(groups)) // count
+    found: list[Array] = []
+    for lane, length in enumerate(lengths):
+        place = int(places[lane])
+        rows = np.arange(ends[place] - length, ends[place])
+        if length and version >= 3 and groups_a_lane < TURNED_BELOW:
+            rows = np.roll(rows, -(key("b", seed, epoch, place, 0, version) % length))
+        elif version >= 3 and groups_a_lane >= MEETING_FROM and place % 2 == 1:
+            rows = rows[np.argsort(-runs[rows], kind="stable")]
+        found.append(rows)
+    return found
 
 
 def split_mix(state: Array, count: int) -> list[Array]:
@@ -144,7 +173,8 @@ class Epoch:
     def lane_count(self) -> int:
         if self.lanes:
             return self.lanes
-        return -(-LANES_DEFAULT // self.world_size) * self.world_size
+        of_rank = RANK_LANES_DEFAULT if self.version >= 3 else 1
+        return max(-(-LANES_DEFAULT // self.world_size), of_rank) * self.world_size
 
     @property
     def step_rows(self) -> int:
@@ -163,7 +193,12 @@ class Epoch:
         ids = [np.asarray(self.passing[group], np.int64) for group in groups]
         places = [np.arange(size, dtype=np.int64) for size in sizes]
         nothing = [np.zeros(0, np.int64)]
-        return np.concatenate(ids + nothing), np.repeat(groups, sizes), np.concatenate(places + nothing)
+        rows = (np.concatenate(ids + nothing), np.repeat(groups, sizes), np.concatenate(places + nothing))
+        first = 0
+        if self.shuffle and self.version >= 3 and self.rows:
+            first = key("r", self.seed, self.epoch, 0, 0, self.version) % self.rows
+        ids_of, groups_of, places_of = (np.roll(one, -first) for one in rows)
+        return ids_of, groups_of, places_of
 
     @functools.cached_property
     def positions(self) -> Array:
@@ -172,8 +207,10 @@ class Epoch:
         each, extra = divmod(self.rows, lanes)
         at = np.arange(self.rows, dtype=np.int64)
         places = at.copy()
+        lengths = [each + (lane < extra) for lane in range(lanes)]
+        rows_of = lanes_of(self.version, self.seed, self.epoch, lengths, self.laid_down[1])
         for lane in range(min(lanes, self.rows)):
-            length = each + (lane < extra)
+            length = lengths[lane]
             ends = np.array(window_ends(self.version, self.window_rows, lanes, lane, length), np.int64)
             starts = np.concatenate([[0], ends[:-1]])
             keys = [key("w", self.seed, self.epoch, lane, index, self.version) for index in range(len(ends))]
@@ -181,8 +218,7 @@ class Epoch:
             within = permuted(
                 at[:length] - np.repeat(starts, rows), np.repeat(rows, rows), np.repeat(np.array(keys, np.uint64), rows)
             )
-            start = lane * each + min(lane, extra)
-            places[lane::lanes] = start + np.repeat(starts, rows) + within.astype(np.int64)
+            places[lane::lanes] = rows_of[lane][np.repeat(starts, rows) + within.astype(np.int64)]
         return places
 
     def length(self, rank: int) -> int:

@@ -258,7 +258,7 @@ def random_request(data: Data, remainder: str, number: int) -> dict[str, Any]:
         request["lanes"] = world * one(1, 2, 3, 4, 8, 8, 16, -(-(rows + 1) // world))
     if one(True, True, False):
         request["window_rows"] = one(1, 2, 7, 64, 1000, 2000, 10**6)
-    request["order_version"] = one(0, 1, 2)
+    request["order_version"] = one(0, 0, 1, 2, 3)
     if one(True, False):
         order = data.epoch(request)
         # Where a run of this shape may have stopped, or one of any other.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from harness.epoch_order import MASK, ORDER_VERSION, Epoch, key, permutation, permuted, window_ends
+from harness.epoch_order import MASK, ORDER_VERSION, Epoch, key, lanes_of, permutation, permuted, window_ends
 
 PERIOD_MIN = 1 << 14
 RANDOM_SWEEPS, LEVELING_SWEEPS = 8, 8
@@ -115,6 +115,7 @@ class MixtureEpoch:
     seed: int = 0
     epoch: int = 0
     remainder: str = "KEEP"
+    version: int = ORDER_VERSION
 
     def with_(self, **changes: Any) -> MixtureEpoch:
         return replace(self, **changes)
@@ -153,6 +154,7 @@ class MixtureEpoch:
             shuffle=self.shuffle,
             lanes=self.lanes,
             remainder=self.remainder,
+            version=self.version,
         )
 
     def batches(self, rank: int, start_position: int = 0) -> list[list[tuple[int, int]]]:
@@ -189,25 +191,25 @@ class MixtureEpoch:
         if not self.shuffle:
             return [row for group in passing for row in group]
         seed = xxhash.xxh3_64_intdigest(b"forebay mixture\0" + struct.pack("<3Q", self.seed, source, number))
-        groups = permutation(len(passing), key("g", seed, self.epoch, 0, 0))
-        laid_down = [row for group in groups for row in passing[group]]
-        rotation = key("r", seed, self.epoch, 0, 0) % count
-        laid_down = laid_down[rotation:] + laid_down[:rotation]
+        groups = permutation(len(passing), key("g", seed, self.epoch, 0, 0, self.version))
+        laid_down = np.array([row for group in groups for row in passing[group]])
+        group_of = np.repeat(groups, [len(passing[group]) for group in groups])
+        rotation = key("r", seed, self.epoch, 0, 0, self.version) % count
+        laid_down, group_of = np.roll(laid_down, -rotation), np.roll(group_of, -rotation)
         lane_count = self.world.lane_count
         lane_of = [position % lane_count for position in self._positions(source, number * count, count)]
         window_rows = -(-self.window_rows * self.sources[source].count // sum(one.count for one in self.sources))
         rows: list[list[int]] = []
-        start = 0
-        for lane in range(lane_count):
-            length = lane_of.count(lane)
-            ends = window_ends(ORDER_VERSION, window_rows, lane_count, lane, length)
+        lengths = [lane_of.count(lane) for lane in range(lane_count)]
+        read = lanes_of(self.version, seed, self.epoch, lengths, group_of)
+        for lane, length in enumerate(lengths):
+            ends = window_ends(self.version, window_rows, lane_count, lane, length)
             order: list[int] = []
             for index, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
-                under = key("w", seed, self.epoch, lane, index)
+                under = key("w", seed, self.epoch, lane, index, self.version)
                 places = permuted(np.arange(end - first), np.uint64(end - first), np.uint64(under)).astype(int)
-                order += [laid_down[start + first + place] for place in places]
+                order += laid_down[read[lane][first + places]].tolist()
             rows.append(order)
-            start += length
         lanes = [iter(order) for order in rows]
         return [next(lanes[lane]) for lane in lane_of]
 

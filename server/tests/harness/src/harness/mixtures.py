@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 
-from harness.epoch_order import passing_rows
+from harness.epoch_order import ORDER_VERSION, passing_rows
 from harness.mixture_order import MixedSource, MixtureEpoch
 from harness.serving import info
 
@@ -84,7 +84,10 @@ def expected(request: Mapping[str, Any], counts: Sequence[int]) -> MixtureEpoch:
         passes = ids % int(modulus.split()[2]) == int(modulus.split()[4]) if modulus else None
         sources.append(MixedSource(count, passing_rows(sizes, passes), bool(source.get("repeat"))))
     fields = ("batch_size", "world_size", "shuffle", "lanes", "window_rows", "seed", "epoch", "remainder")
-    return MixtureEpoch(tuple(sources), **{field: request[field] for field in fields if field in request})
+    version = request.get("order_version") or ORDER_VERSION
+    return MixtureEpoch(
+        tuple(sources), version=version, **{field: request[field] for field in fields if field in request}
+    )
 
 
 def read(client: fl.FlightClient, ticket: fl.Ticket) -> list[tuple[Json, pa.RecordBatch]]:
