@@ -217,12 +217,7 @@ impl Opening<'_> {
             if !parts.iter().flat_map(|(_, _, fetched)| fetched).all(is_as_indexed) {
                 return None;
             }
-            let trimmed = |(leaf, chunk): Fetched| match view.arrow {
-                None => (leaf, chunk.without_rest(group.column(leaf))),
-                Some(_) => (leaf, chunk),
-            };
             let open = |(part, roots, fetched): FetchedPart| {
-                let fetched = fetched.into_iter().map(trimmed).collect();
                 let group = (index, deleted.as_ref());
                 let reader = PartReader::open(&view, group, (&part, &roots), fetched, &rows, (&memory, &shared));
                 (part, reader)

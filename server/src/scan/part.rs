@@ -100,12 +100,13 @@ impl PartReader {
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
         for (leaf, fetched) in fetched {
             let metadata = view.metadata.metadata();
+            let stored = metadata.row_group(row_group).column(leaf);
             let root = metadata.file_metadata().schema_descr().get_column_root_idx(leaf);
             let data_type = view.metadata.schema().field(root).data_type();
             let column = described(metadata, (row_group, leaf), data_type, view.keys(root)).ok();
             let opened = column.and_then(|column| {
                 let place = roots.iter().position(|known| *known == root)?;
-                Some((part.columns[place], shared.chunk(leaf, &fetched, column)?))
+                Some((part.columns[place], shared.chunk(leaf, (&fetched, stored), column)?))
             });
             match opened {
                 Some((column, chunk)) => {
@@ -113,7 +114,7 @@ impl PartReader {
                     let room: Arc<dyn Room> = Arc::new(TextRoom::new(memory));
                     own.push((column, chunk.reader_within(&room)));
                 }
-                None => rest.push((leaf, fetched)),
+                None => rest.push((leaf, fetched.without_rest(stored))),
             }
         }
         let of_library = |column: &usize| own.iter().all(|(own, _)| own != column);

@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use forebay_pages::{Column, ColumnChunk};
 use futures::future::try_join_all;
+use parquet::file::metadata::ColumnChunkMetaData;
 use tokio::sync::OnceCell;
 
 use super::{
@@ -94,7 +95,12 @@ impl Sharing {
 impl SharedBytes {
     /// The chunk of a leaf column, or a run of its pages, opened by the first reader; `None` if the Parquet library must
     /// read it.
-    pub(super) fn chunk(&self, leaf: usize, fetched: &FetchedChunk, column: Column) -> Option<Arc<ColumnChunk>> {
+    pub(super) fn chunk(
+        &self,
+        leaf: usize,
+        (fetched, stored): (&FetchedChunk, &ColumnChunkMetaData),
+        column: Column,
+    ) -> Option<Arc<ColumnChunk>> {
         let (first_row, rows) = fetched.run().map_or((0, None), |run| (run.first_row(), Some(run.row_count())));
         let first_row = usize::try_from(first_row).ok()?;
         let rows = rows.map_or(Some(column.rows), |rows| usize::try_from(rows).ok())?;
@@ -105,6 +111,7 @@ impl SharedBytes {
         if let Some(known) = chunks.iter().find(is_same) {
             return Some(Arc::clone(&known.chunk));
         }
+        let fetched = fetched.clone().without_rest(stored);
         let chunk = ColumnChunk::open_pages(fetched.pieces(), first_row, column.clone())?;
         let chunk = match &self.cached {
             Some(cached) if fetched.run().is_none() => cached.kept(leaf, chunk),
