@@ -1,6 +1,6 @@
 //! Functions and operators that are written differently elsewhere, rewritten to those that have the same meaning:
-//! `year(x)` and EXTRACT to `date_part('year', x)`, `if(c, a, b)` and `nvl2(x, a, b)` to CASE, and `a <=> b` to IS NOT
-//! DISTINCT FROM.
+//! `year(x)` and EXTRACT to `date_part('year', x)`, `if(c, a, b)` and `nvl2(x, a, b)` to CASE, `nvl(a, b)` to `coalesce`, and
+//! `a <=> b` to IS NOT DISTINCT FROM.
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr as SqlExpr, ExprWithAlias, Function, FunctionArg,
@@ -69,6 +69,8 @@ fn rewritten(node: &SqlExpr) -> Result<Option<SqlExpr>, String> {
             let [condition, result, otherwise] = arguments(function, &name, "a condition and two values")?;
             Some(case(condition, result, otherwise))
         }
+        // The planner's own makes texts of dates and timestamps.
+        "nvl" | "ifnull" => Some(call("coalesce", arguments::<2>(function, &name, "two values")?)),
         "nvl2" => {
             let [value, result, otherwise] = arguments(function, &name, "three values")?;
             Some(case(SqlExpr::IsNotNull(Box::new(value)), result, otherwise))

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, Date32Array, Float64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-        TimestampNanosecondArray,
+        Array, ArrayRef, AsArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray,
+        TimestampMicrosecondArray, TimestampNanosecondArray,
     },
     compute::cast,
     datatypes::{DataType, Int64Type, TimeUnit},
@@ -119,6 +119,21 @@ fn local_times_that_a_zone_skips_or_repeats_are_instants() {
     }
     assert_eq!(mask("z - n = INTERVAL '0 days'", &batch), [Some(false), Some(false), Some(true)]);
     assert!(evaluate("TRY_CAST('no time' AS TIMESTAMP WITH TIME ZONE)", &batch).is_null(0));
+}
+
+#[test]
+fn nvl_of_dates_and_timestamps_has_the_type_of_coalesce() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(18_262), None]));
+    let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![None, Some(7)]));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(i64::MIN), None]));
+    let batch = RecordBatch::try_from_iter([("d", days), ("us", micros), ("i", numbers)]).unwrap();
+    for arguments in ["d, DATE '1999-01-01'", "us, TIMESTAMP '1999-01-01'", "us, d", "i, 3"] {
+        let expected = evaluate(&format!("coalesce({arguments})"), &batch);
+        assert_ne!(expected.data_type(), &DataType::Utf8, "{arguments}");
+        for name in ["nvl", "ifnull", "NVL"] {
+            assert_eq!(&evaluate(&format!("{name}({arguments})"), &batch), &expected, "{arguments}");
+        }
+    }
 }
 
 #[test]
