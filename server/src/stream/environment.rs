@@ -1,6 +1,9 @@
 //! The parts of the server that streams and fits run on.
 
-use super::{device::Device, plan_store::PlanStore, resolve::table_columns::TableColumns};
+use super::{
+    device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
+    resolve::table_columns::TableColumns,
+};
 use crate::{
     budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
     plan::Limits, scan::Sharing, state::State, tokenizers::Tokenizers, udf::Udfs,
@@ -29,6 +32,8 @@ pub(super) struct Environment {
     pub images: ImagePool,
     /// Columns of tables that plans look up.
     pub table_columns: TableColumns,
+    /// Sequences of row groups that several readers have open.
+    pub sequences: SharedSequences,
 }
 
 /// The parts of the server that streams run on.
@@ -64,7 +69,7 @@ impl Environment {
         let StreamParts { catalog, engine, cpu, budget, cache, state, limits, device, udfs, tokenizers } = parts;
         let (plans, sharing) = (PlanStore::new(state.clone()), Sharing::default());
         let images = ImagePool::new(cpu.clone());
-        let table_columns = TableColumns::default();
+        let (table_columns, sequences) = (TableColumns::default(), SharedSequences::default());
         Self {
             catalog,
             engine,
@@ -80,6 +85,7 @@ impl Environment {
             tokenizers,
             images,
             table_columns,
+            sequences,
         }
     }
 }

@@ -141,14 +141,16 @@ fn add_reads(prepared: &Prepared, pages: &KnownPages, explained: &mut v1::Explai
     let of_lanes = epoch.shuffle().map(|shuffle| memory::shuffled_bytes(prepared, shuffle, &epoch.share(0)));
     for rank in &mut explained.ranks {
         let share = epoch.share(rank.rank);
-        let pieces = if of_lanes.is_some() {
+        let reading = if let Some(bytes) = of_lanes {
             let lanes = epoch.lanes_of(rank.rank).into_iter();
-            lanes.flat_map(|lane| sequence.pieces(lane.start..lane.start + lane.length)).collect()
+            rank.read_bytes =
+                reads.lanes_bytes(lanes.map(|lane| sequence.pieces(lane.start..lane.start + lane.length)));
+            bytes
         } else {
-            in_order::pieces(prepared, &sequence, &share)
+            let pieces = in_order::pieces(prepared, &sequence, &share);
+            rank.read_bytes = reads.bytes(&pieces);
+            memory::in_order_bytes(prepared, &pieces)
         };
-        rank.read_bytes = reads.bytes(&pieces);
-        let reading = of_lanes.unwrap_or_else(|| memory::in_order_bytes(prepared, &pieces));
         rank.memory_bytes = memory::with_batches(prepared, reading);
     }
     add_totals(explained);

@@ -245,8 +245,24 @@ def test_lanes_that_end_within_row_groups_read_little_twice(tmp_path: Path, worl
         wanted = request(made.column_names, world_size=world, shuffle=True, lanes=16, batch_size=8192)
         found, bytes_read = read_ranks(daemon, client, wanted)
         check_rows(found, made)
-        # Lanes of 56,250 rows decode whole chunks of 8192 rows.
-        assert sum(bytes_read) < 1.2 * stored
+        # Lanes of 56,250 rows decode whole chunks of 8192 rows, in two pieces or more. Ranks follow each other here.
+        assert sum(bytes_read) < (1.2 if world == 1 else 1.3) * stored
+
+
+@pytest.mark.parametrize("lanes", [7, 8])
+def test_lanes_that_meet_fetch_a_row_group_without_an_index_once(tmp_path: Path, lanes: int):
+    """Each cut between lanes is within one of 70 row groups, which both lanes read at the same time."""
+    made = numbers(210_000, 2)
+    folder = written(tmp_path, with_pyarrow(row_group_size=3000, write_page_index=False), made)
+    stored = sum(path.stat().st_size for path in (folder / "data").iterdir())
+    with running(folder) as daemon, fl.connect(daemon.url) as client:
+        for epoch in range(3):
+            wanted = request(made.column_names, shuffle=True, lanes=lanes, epoch=epoch, window_rows=1000)
+            explained = explain(client, wanted)
+            found, (bytes_read,) = read_ranks(daemon, client, wanted)
+            check_rows(found, made)
+            # The lanes at both ends of an odd number of lanes do not meet.
+            assert bytes_read <= explained["read_bytes"] < (1.03 if lanes % 2 else 1.01) * stored
 
 
 def test_mixtures_read_the_pages_of_their_rows(tmp_path: Path):
@@ -264,10 +280,11 @@ def test_mixtures_read_the_pages_of_their_rows(tmp_path: Path):
                 ids = found["__row_id"].to_numpy()
                 assert np.array_equal(found[name].to_numpy(), made[name].to_numpy()[ids])
             assert sorted(found["__row_id"].to_pylist()) == list(range(made.num_rows))
-            # In file order, the windows of a source begin at multiples of their size.
-            most = [rank["read_bytes"] * (1 if order else 1.2) for rank in explained["ranks"]]
-            assert all(rank["read_bytes"] <= read for rank, read in zip(explained["ranks"], bytes_read, strict=True))
-            assert all(read <= bound for read, bound in zip(bytes_read, most, strict=True))
+            most = [rank["read_bytes"] for rank in explained["ranks"]]
+            # A shuffled lane may have two pieces with rows of one chunk open at the same time.
+            least = [0.8 * predicted if order else predicted for predicted in most]
+            ranks = zip(least, bytes_read, most, strict=True)
+            assert all(low <= read <= high for low, read, high in ranks)
             assert explained["read_amplification"] < 1.5
 
 

@@ -98,7 +98,7 @@ class Explain:
     stored_bytes: int
     """Compressed bytes of the columns read, counting each row group with passing rows once."""
     read_bytes: int
-    """The same for all ranks together: rows of a row group shared by two lanes are read by each."""
+    """Compressed bytes that all ranks read: parts of row groups as far as the files have a page index."""
     read_amplification: float
     """read_bytes / stored_bytes."""
     memory_bytes: int

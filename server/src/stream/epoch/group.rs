@@ -9,6 +9,7 @@ use super::{
     cached::CachedReader,
     packed::PackedReader,
     run::{NextChunk, NextRun, Run, RunRows},
+    sequences::SequencesReader,
     stored::{NextPassing, StoredReader},
 };
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) struct OpenGroup {
     seen: u64,
     /// Passing rows up to the last one that can be read.
     end: u64,
+    /// Whether the rows are copied to other places, so that no byte of a batch depends on the rows around its own.
+    is_copied: bool,
     /// The chunk read last, and how many of its passing rows have been returned.
     pending: Option<(RunRows, usize)>,
 }
@@ -56,6 +59,8 @@ enum GroupSource {
     Cached(Box<CachedReader>),
     /// The rows are sequences.
     Packed(Box<PackedReader>),
+    /// Some of a row group's sequences.
+    Sequences(Box<SequencesReader>),
 }
 
 // === impl GroupOpener ===
@@ -80,7 +85,7 @@ impl GroupOpener {
         Self::new(&self.environment, source, self.admits)
     }
 
-    /// Opens a piece's row group, to read `rows` passing rows from the piece's first one on, at least the piece. Fetches
+    /// Opens a piece's row group, to copy `rows` passing rows from the piece's first one on, at least the piece. Fetches
     /// their bytes, unless another reader has them or the rows are cached.
     pub(crate) async fn open(&self, piece: Piece, rows: u64) -> Result<OpenGroup, StreamError> {
         let end = piece.skip.saturating_add(rows.max(piece.take));
@@ -90,7 +95,15 @@ impl GroupOpener {
                 CachedReader::open(&self.environment, &self.prepared, (plan, *row_bytes), piece, needed.end).await?
         {
             let source = GroupSource::Cached(Box::new(reader));
-            return Ok(OpenGroup { index: piece.row_group, source, seen, end, pending: None });
+            return Ok(OpenGroup { index: piece.row_group, source, seen, end, is_copied: true, pending: None });
+        }
+        if let Some(output) = &self.prepared.compiled.packed
+            && end - piece.skip < self.prepared.epoch.passing()[piece.row_group]
+            && let Some(reader) =
+                SequencesReader::new(&self.environment, &self.prepared, self.chunks.as_ref(), output, piece.row_group)
+        {
+            let source = GroupSource::Sequences(Box::new(reader));
+            return Ok(OpenGroup { index: piece.row_group, source, seen: 0, end, is_copied: true, pending: None });
         }
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
@@ -100,15 +113,20 @@ impl GroupOpener {
             None if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
             None => GroupSource::Stored(Box::new(stored)),
         };
-        Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, pending: None })
+        Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None })
+    }
+
+    /// The same for a piece whose rows stay together.
+    pub(crate) async fn open_in_order(&self, piece: Piece) -> Result<OpenGroup, StreamError> {
+        let opened = self.open(piece, piece.take).await?;
+        Ok(OpenGroup { is_copied: false, ..opened })
     }
 }
 
 /// The stored rows of a row group that are decoded for these passing ones.
 ///
 /// Without a filter or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same for any
-/// start position, so a
-/// batch is equal to the byte.
+/// start position, so a batch is equal to the byte.
 pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     if !rows.all_pass() || prepared.compiled.packed.is_some() {
@@ -127,6 +145,7 @@ impl OpenGroup {
             GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.fetch_time(),
             GroupSource::Cached(cached) => cached.fetch_time(),
             GroupSource::Packed(packed) => packed.stored.fetch_time(),
+            GroupSource::Sequences(_) => Duration::ZERO,
         }
     }
 
@@ -185,6 +204,7 @@ impl OpenGroup {
             GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.complete(times).await,
             GroupSource::Cached(cached) => cached.prepare(times).await,
             GroupSource::Packed(packed) => packed.stored.complete(times).await,
+            GroupSource::Sequences(sequences) => sequences.prepare(times).await,
         }
     }
 
@@ -195,17 +215,20 @@ impl OpenGroup {
 
     fn next_chunk(&mut self, piece: &Piece, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
         let skip = piece.skip.saturating_sub(self.seen);
+        let end = self.is_copied.then(|| self.end - self.seen);
         let (next, is_missed) = match &mut self.source {
-            GroupSource::Stored(stored) => (stored.next(skip, rows, times)?, false),
-            GroupSource::Missed(stored) => (stored.next(skip, rows, times)?, true),
+            GroupSource::Stored(stored) => (stored.next((skip, end), rows, times)?, false),
+            GroupSource::Missed(stored) => (stored.next((skip, end), rows, times)?, true),
             GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
             GroupSource::Packed(packed) => return packed.next_chunk(rows, times),
+            GroupSource::Sequences(sequences) => return Ok(sequences.next_chunk()),
         };
         Ok(match next {
-            NextPassing::Rows(passing) => {
-                if is_missed && passing.rows.num_rows() as u64 > skip {
+            NextPassing::Rows((passing, before)) => {
+                if is_missed && before + passing.rows.num_rows() as u64 > skip {
                     metrics::cache_chunks(false, 1);
                 }
+                self.seen += before;
                 NextChunk::Rows(RunRows::Stored(passing))
             }
             NextPassing::Blocked => NextChunk::Blocked,

@@ -79,7 +79,7 @@ async fn decode_runs(
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
         let opener = opener.clone();
-        async move { Ok((piece, opener.open(piece, piece.take).await?)) }
+        async move { Ok((piece, opener.open_in_order(piece).await?)) }
     }));
     let (mut times, columns, cpu) = (StageTimes::default(), rows.projection.schema(), environment.cpu.timed());
     loop {

@@ -177,7 +177,7 @@ fn mixture_bytes(prepared: &Prepared, mixture: &PreparedMixture, share: &Share) 
 }
 
 /// Rows of a window of a source, at most: its part of a window, or of a batch in file order.
-pub(super) fn source_window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
+pub(crate) fn source_window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
     let rows = prepared.epoch.shuffle().map_or(prepared.request.batch_size, |shuffle| shuffle.window_rows);
     mixture.order.pattern().share_of(source, rows)
 }

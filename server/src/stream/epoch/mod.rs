@@ -24,6 +24,8 @@ mod outlet;
 mod packed;
 mod padding;
 mod run;
+mod sequences;
+pub(crate) mod shared_sequences;
 mod shuffled;
 mod stored;
 pub(crate) mod task;

@@ -43,8 +43,8 @@ impl PackedReader {
     /// Returns the next sequences. Decodes: run it on the CPU pool.
     pub(super) fn next_chunk(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
         loop {
-            let passing = match self.stored.next(0, rows, times)? {
-                NextPassing::Rows(passing) => passing,
+            let passing = match self.stored.next((0, None), rows, times)? {
+                NextPassing::Rows((passing, _)) => passing,
                 NextPassing::Blocked => return Ok(NextChunk::Blocked),
                 NextPassing::End => {
                     let last = self.packer.finish()?;

@@ -20,17 +20,18 @@ pub(super) struct StoredReader {
     row_group: usize,
     /// Index in the snapshot of the next stored row.
     next_row: u64,
-    /// Rows that lack the columns of functions.
-    incomplete: Option<Passing>,
+    /// Rows that lack the columns of functions, and the number of rows before them that are left out.
+    incomplete: Option<(Passing, u64)>,
     /// Rows to which they were added.
-    complete: Option<Passing>,
+    complete: Option<(Passing, u64)>,
     environment: Arc<Environment>,
     prepared: Prepared,
 }
 
 /// The next rows of a row group.
 pub(super) enum NextPassing {
-    Rows(Passing),
+    /// Rows, and the number of passing rows before them that are left out.
+    Rows((Passing, u64)),
     /// Their columns of functions are missing: see [`StoredReader::complete`].
     Blocked,
     End,
@@ -62,8 +63,14 @@ impl StoredReader {
     }
 
     /// Returns the passing rows of the next chunk. The first `skip` passing rows are not needed, and come without the
-    /// columns of functions if the chunk has no others. Decodes: run it on the CPU pool.
-    pub(super) fn next(&mut self, skip: u64, rows: &Rows, times: &mut StageTimes) -> Result<NextPassing, StreamError> {
+    /// columns of functions if the chunk has no others. With `end`, these columns are computed for passing rows up to there
+    /// alone, and the others are left out; those before are counted. Decodes: run it on the CPU pool.
+    pub(super) fn next(
+        &mut self,
+        (skip, end): (u64, Option<u64>),
+        rows: &Rows,
+        times: &mut StageTimes,
+    ) -> Result<NextPassing, StreamError> {
         if let Some(complete) = self.complete.take() {
             return Ok(NextPassing::Rows(complete));
         }
@@ -72,18 +79,24 @@ impl StoredReader {
         }
         let Some(next) = rows.next(&mut self.reader, self.next_row, times)? else { return Ok(NextPassing::End) };
         self.next_row += next.stored;
-        if rows.has_functions() && next.passing.rows.num_rows() as u64 > skip {
-            self.incomplete = Some(next.passing);
+        let count = next.passing.rows.num_rows();
+        if rows.has_functions() && count as u64 > skip {
+            self.incomplete = Some(match end {
+                // Both are at most the number of rows.
+                Some(end) => (next.passing.slice(skip as usize..end.min(count as u64) as usize), skip),
+                None => (next.passing, 0),
+            });
             return Ok(NextPassing::Blocked);
         }
-        Ok(NextPassing::Rows(next.passing))
+        Ok(NextPassing::Rows((next.passing, 0)))
     }
 
     /// Adds the columns of functions to the rows that lack them.
     pub(super) async fn complete(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
-        if let Some(passing) = self.incomplete.take() {
+        if let Some((passing, before)) = self.incomplete.take() {
             let budget = &self.environment.budget;
-            self.complete = Some(self.prepared.with_functions(passing, self.row_group, budget, times).await?);
+            let complete = self.prepared.with_functions(passing, self.row_group, budget, times).await?;
+            self.complete = Some((complete, before));
         }
         Ok(())
     }

@@ -97,20 +97,26 @@ impl<'a> SourceReads<'a> {
             if needed > counted { (bytes as f64 * needed as f64 / counted.max(1) as f64) as u64 } else { bytes }
         };
         if let (Some(repetition), Some(strides)) = (&self.repetition, &mixture.strides) {
+            let (mut needed, mut counted) = (0, 0);
             let lanes = prepared.epoch.lanes_of(rank).into_iter().map(|lane| {
                 let own = repetition.lane(lane.index);
-                let needed = strides.count_before(self.index, lane.index, end);
-                let counted = needed.min(own.length);
-                scaled(self.reads.bytes(&self.sequence.pieces(own.start..own.start + counted)), needed, counted)
+                let rows = strides.count_before(self.index, lane.index, end);
+                needed += rows;
+                counted += rows.min(own.length);
+                self.sequence.pieces(own.start..own.start + rows.min(own.length))
             });
-            return lanes.fold(0, u64::saturating_add);
+            let bytes = self.reads.lanes_bytes(lanes);
+            return scaled(bytes, needed, counted);
         }
         let share = prepared.epoch.share(rank);
         let positions = (prepared.epoch.position_in(rank, 0), prepared.epoch.position_in(rank, share.length));
         let count = |position: u64| mixture.order.pattern().count(self.index, position);
         let (first, needed) = (count(positions.0) % rows, count(positions.1) - count(positions.0));
         let counted = needed.min(rows - first);
-        scaled(self.reads.bytes(&self.sequence.pieces(first..first + counted)), needed, counted)
+        // Windows begin at multiples of their size.
+        let window_rows = memory::source_window_rows(prepared, mixture, self.index).max(1);
+        let end = (first + counted).div_ceil(window_rows).saturating_mul(window_rows);
+        scaled(self.reads.bytes(&self.sequence.pieces(first / window_rows * window_rows..end)), needed, counted)
     }
 
     /// The row group of the row at a position, as if the source did not repeat.

@@ -79,6 +79,36 @@ impl<'a> PieceReads<'a> {
         pieces.iter().map(|piece| self.piece_bytes(piece)).fold(0, u64::saturating_add)
     }
 
+    /// Bytes that lanes take which read their pieces side by side: those that have a row group open at the same time, and
+    /// need it as a whole, fetch it once.
+    pub(super) fn lanes_bytes(&self, lanes: impl IntoIterator<Item = Vec<Piece>>) -> u64 {
+        let mut reads = Vec::new();
+        for pieces in lanes {
+            let mut start = 0;
+            for piece in pieces {
+                let end = start + piece.take;
+                reads.push((piece.row_group, start, end, self.piece_bytes(&piece)));
+                start = end;
+            }
+        }
+        reads.sort_unstable();
+        let mut total = 0_u64;
+        // The row group that some lanes have fetched as a whole, and the row of a lane at which the last of them closes it.
+        let mut open: Option<(usize, u64)> = None;
+        for (row_group, start, end, bytes) in reads {
+            if bytes < self.whole[row_group] {
+                total = total.saturating_add(bytes);
+                continue;
+            }
+            let shared_end = open.filter(|open| open.0 == row_group && start < open.1).map(|open| open.1);
+            if shared_end.is_none() {
+                total = total.saturating_add(bytes);
+            }
+            open = Some((row_group, shared_end.map_or(end, |shared_end| shared_end.max(end))));
+        }
+        total
+    }
+
     fn piece_bytes(&self, piece: &Piece) -> u64 {
         let (snapshot, projection) = (&self.prepared.snapshot, &self.prepared.compiled.rows.projection);
         let group = &snapshot.row_groups()[piece.row_group];

@@ -1,6 +1,6 @@
 //! The passing rows of a chunk, each with its stored row.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{BooleanBufferBuilder, RecordBatch},
@@ -77,6 +77,16 @@ impl Passing {
     pub(super) fn with_rows(mut self, rows: RecordBatch, held: Vec<Reservation>) -> Self {
         self.held.extend(held.into_iter().map(Arc::new));
         Self { rows, ..self }
+    }
+
+    /// Some of the rows, one after another.
+    pub(crate) fn slice(mut self, range: Range<usize>) -> Self {
+        let (start, count) = (range.start, self.rows.num_rows());
+        if range.len() < count {
+            self.origin.keep(BooleanBuffer::collect_bool(count, |row| range.contains(&row)));
+            self.rows = self.rows.slice(start, range.len());
+        }
+        self
     }
 
     /// Which of the chunk's rows these are; none: all of them.

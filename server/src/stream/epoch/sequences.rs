@@ -1,0 +1,118 @@
+//! Some of the sequences of a row group: computed by one of the readers that have it open.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    packed::PackedReader,
+    run::{NextChunk, RunRows},
+    shared_sequences::{SequenceGroup, Sequences},
+    stored::StoredReader,
+};
+use crate::{
+    cache::CachedChunks,
+    metrics::{Stage, StageTimes},
+    plan::PackedOutput,
+    scan::ALL_ROWS,
+    stream::{
+        decode::decode,
+        environment::Environment,
+        error::StreamError,
+        resolve::{finished::file_state, passing::Passing, prepared::Prepared},
+    },
+};
+
+/// Bytes of the sequences of a row group that its readers share, at most.
+const SHARED_BYTES_MAX: u64 = 64 << 20;
+
+/// Their part of the memory limit, at most: every lane of a stream may have such a row group open.
+const LIMIT_PART: u64 = 64;
+
+/// The sequences of a row group, of which only some are read.
+pub(super) struct SequencesReader {
+    all: AllSequences,
+    shared: Arc<SequenceGroup>,
+    /// The index of the next of the shared batches.
+    next: usize,
+}
+
+/// Computes all sequences of a row group.
+struct AllSequences {
+    environment: Arc<Environment>,
+    prepared: Prepared,
+    chunks: Option<Arc<CachedChunks>>,
+    output: Arc<PackedOutput>,
+    row_group: usize,
+    bytes: u64,
+}
+
+impl SequencesReader {
+    /// A reader of fewer sequences than a row group has; none if they take too much memory to keep.
+    pub(super) fn new(
+        environment: &Arc<Environment>,
+        prepared: &Prepared,
+        chunks: Option<&Arc<CachedChunks>>,
+        output: &Arc<PackedOutput>,
+        row_group: usize,
+    ) -> Option<Self> {
+        let bytes = prepared.epoch.passing()[row_group].saturating_mul(prepared.wire_row_bytes());
+        if bytes > SHARED_BYTES_MAX.min(environment.budget.limit() / LIMIT_PART) {
+            return None;
+        }
+        let key = format!("{} {row_group} {}", prepared.rows_key(), file_state(&prepared.snapshot, row_group));
+        let (environment, prepared, chunks) = (Arc::clone(environment), prepared.clone(), chunks.cloned());
+        let shared = environment.sequences.of(key);
+        let all = AllSequences { environment, prepared, chunks, output: Arc::clone(output), row_group, bytes };
+        Some(Self { all, shared, next: 0 })
+    }
+
+    /// Returns the next sequences.
+    pub(super) fn next_chunk(&mut self) -> NextChunk {
+        let Some(sequences) = self.shared.get() else { return NextChunk::Blocked };
+        let batch = sequences.batches.get(self.next).cloned();
+        self.next += 1;
+        batch.map_or(NextChunk::End, |batch| NextChunk::Rows(RunRows::Stored(Passing::of_sequences(batch, None))))
+    }
+
+    /// Waits until the sequences are there, and computes them if no other reader does.
+    pub(super) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
+        let (start, mut spent) = (Instant::now(), None);
+        let computed = self.shared.get_or_try_init(|| self.all.compute(spent.get_or_insert_default())).await;
+        computed?;
+        match spent {
+            Some(spent) => times.merge(spent),
+            None => times.add_since(Stage::Queue, start),
+        }
+        Ok(())
+    }
+}
+
+// === impl AllSequences ===
+
+impl AllSequences {
+    async fn compute(&self, times: &mut StageTimes) -> Result<Sequences, StreamError> {
+        let Self { environment, prepared, chunks, .. } = self;
+        let (held, start) = (environment.budget.reserve(self.bytes)?, Instant::now());
+        let stored = StoredReader::open(environment, prepared, chunks.as_ref(), self.row_group, ALL_ROWS).await?;
+        let mut reader = PackedReader::new(stored, &self.output, &environment.budget);
+        times.add_opened(start, reader.stored.fetch_time());
+        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+        let row_group = &snapshot.row_groups()[self.row_group];
+        let mut batches = Vec::new();
+        loop {
+            let (of_job, mut spent) = (Arc::clone(rows), std::mem::take(times));
+            let step = move || {
+                let next = reader.next_chunk(&of_job, &mut spent);
+                (reader, spent, next)
+            };
+            let next;
+            (reader, *times, next) =
+                decode(&environment.cpu, snapshot, row_group, rows.projection.schema(), step).await?;
+            match next? {
+                NextChunk::Rows(RunRows::Stored(sequences)) => batches.push(sequences.rows),
+                NextChunk::Rows(RunRows::Finished(sequences)) => batches.push(sequences),
+                NextChunk::Blocked => reader.stored.complete(times).await?,
+                NextChunk::End => return Ok(Sequences::new(batches, held)),
+            }
+        }
+    }
+}
