@@ -18,13 +18,16 @@ pub const LANES_MIN: u64 = 16;
 /// Lanes of a rank, at least, by default; one until version 2 of the order.
 pub const LANES_A_RANK: u64 = 8;
 
+/// Limit of the lanes of a shuffled epoch.
+pub const LANES_MAX: u64 = 65_536;
+
 /// Returns the default number of lanes in a version of the order, 0 for the latest: the smallest multiple of the world
-/// size that is at least [`LANES_MIN`] and gives every rank its lanes.
+/// size that is at least [`LANES_MIN`] and gives every rank its lanes, as far as [`LANES_MAX`] allows.
 ///
 /// A world size of 0 is treated as 1.
 pub fn lanes(world_size: u64, order_version: u32) -> u64 {
     let world_size = world_size.max(1);
-    let of_rank = if matches!(order_version, 1 | 2) { 1 } else { LANES_A_RANK };
+    let of_rank = if matches!(order_version, 1 | 2) { 1 } else { LANES_A_RANK.min(LANES_MAX / world_size) };
     LANES_MIN.div_ceil(world_size).max(of_rank).saturating_mul(world_size)
 }
 
@@ -34,7 +37,7 @@ mod tests {
 
     #[test]
     fn lanes_are_a_multiple_of_the_world_size_from_16_with_8_for_each_rank() {
-        let cases = [(0, 16), (1, 16), (2, 16), (3, 24), (5, 40), (16, 128), (u64::MAX, u64::MAX)];
+        let cases = [(0, 16), (1, 16), (2, 16), (3, 24), (5, 40), (16, 128), (10_000, 60_000), (u64::MAX, u64::MAX)];
         for (world_size, expected) in cases {
             assert_eq!(lanes(world_size, 0), expected, "world size {world_size}");
             assert_eq!(lanes(world_size, 3), expected, "world size {world_size}");

@@ -12,7 +12,7 @@
 //! `tests/resume.csv` has cases for this module and for its copy in the Python package, `forebay/resume.py`.
 
 /// World sizes that an error names are at most this: the server's limit of lanes.
-const NAMED_MAX: u64 = 1 << 17;
+const NAMED_MAX: u64 = crate::defaults::LANES_MAX;
 
 /// What decides where a run can resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -151,11 +151,11 @@ def test_defaults_are_those_of_the_rust_crates():
     found = {
         name: int(value.replace("_", "")) for name, value in re.findall(r"pub const (\w+): u64 = ([\d_]+);", source)
     }
-    names = ("BATCH_SIZE", "WORLD_SIZE", "WINDOW_ROWS", "LANES_MIN", "LANES_A_RANK")
+    names = ("BATCH_SIZE", "WORLD_SIZE", "WINDOW_ROWS", "LANES_MIN", "LANES_A_RANK", "LANES_MAX")
     assert found == {name: getattr(options, name) for name in names}
     given = fb.StreamOptions()
     assert (given.batch_size, given.world_size, given.remainder) == (found["BATCH_SIZE"], found["WORLD_SIZE"], "keep")
-    assert [options.default_lanes(size) for size in (1, 2, 3, 5, 16)] == [16, 16, 24, 40, 128]
+    assert [options.default_lanes(size) for size in (1, 2, 3, 5, 16, 10_000)] == [16, 16, 24, 40, 128, 60_000]
     for version in (1, 2):
         assert [options.default_lanes(size, version) for size in (1, 5, 16, 17)] == [16, 20, 16, 17]
 

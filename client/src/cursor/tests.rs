@@ -24,7 +24,7 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             world_size: 1 << 14,
             snapshot: "a".repeat(32),
             plan_id: "b".repeat(32),
-            lanes: Some(1 << 17),
+            lanes: Some(1 << 16),
             remainder,
             seed: u64::MAX,
             shuffle,
@@ -80,9 +80,11 @@ fn resumes_only_the_sample_that_it_was_saved_in() {
 fn fills_in_the_servers_defaults_or_its_own() {
     let request = StreamRequest { shuffle: true, ..of(5, 8) };
     let cursor = Cursor::start(&request, &StreamInfo::default());
+    assert_eq!((cursor.lanes, cursor.window_rows), (Some(40), Some(16_384)));
+    let cursor = Cursor::start(&request, &StreamInfo { order_version: 2, ..Default::default() });
     assert_eq!((cursor.lanes, cursor.window_rows), (Some(20), Some(16_384)));
-    let cursor = Cursor::start(&request, &StreamInfo { lanes: 40, window_rows: 9, ..Default::default() });
-    assert_eq!((cursor.lanes, cursor.window_rows), (Some(40), Some(9)));
+    let cursor = Cursor::start(&request, &StreamInfo { lanes: 80, window_rows: 9, ..Default::default() });
+    assert_eq!((cursor.lanes, cursor.window_rows), (Some(80), Some(9)));
     let cursor = Cursor::start(&of(5, 8), &StreamInfo::default());
     assert_eq!((cursor.lanes, cursor.window_rows), (None, None), "file order has none");
 }

@@ -1194,7 +1194,7 @@ pub struct StreamRequest {
     /// Rows permuted together within a lane. Default 16384.
     #[prost(uint64, optional, tag = "9")]
     pub window_rows: ::core::option::Option<u64>,
-    /// 0: the smallest multiple of world_size that is >= 16 and, from order version 3 on, >= 8 * world_size.
+    /// 0: the smallest multiple of world_size that is >= 16 and, from order version 3 on, >= 8 * world_size (at most 65,536).
     #[prost(uint64, tag = "10")]
     pub lanes: u64,
     #[prost(enumeration = "Remainder", tag = "11")]

@@ -12,9 +12,6 @@ pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 /// Limit of the ranks of an epoch.
 pub const WORLD_SIZE_MAX: u64 = 1 << 14;
 
-/// Limit of the lanes of a shuffled epoch.
-const LANES_MAX: u64 = 1 << 17;
-
 /// Limit of the rows of a window.
 const WINDOW_ROWS_MAX: u64 = 1 << 26;
 
@@ -73,7 +70,7 @@ fn shuffle(message: &v1::StreamRequest, world_size: u64, version: OrderVersion) 
     let window_rows = within("window_rows", message.window_rows.unwrap_or(defaults::WINDOW_ROWS), WINDOW_ROWS_MAX)?;
     let lanes = match message.lanes {
         0 => defaults::lanes(world_size, version.number()),
-        lanes => within("lanes", lanes, LANES_MAX)?,
+        lanes => within("lanes", lanes, defaults::LANES_MAX)?,
     };
     if !message.shuffle {
         return Ok(None);

@@ -27,15 +27,16 @@ WORLD_SIZE = 1
 WINDOW_ROWS = 16384
 LANES_MIN = 16
 LANES_A_RANK = 8
+LANES_MAX = 65_536
 
 
 def default_lanes(world_size: int, order_version: int = 0) -> int:
     """Return the default number of lanes in a version of the order, 0 for the latest.
 
     It is the smallest multiple of the world size that is at least `LANES_MIN` and, from version 3 on, gives every rank
-    `LANES_A_RANK`.
+    `LANES_A_RANK`, as far as `LANES_MAX` allows.
     """
-    of_rank = 1 if order_version in {1, 2} else LANES_A_RANK
+    of_rank = 1 if order_version in {1, 2} else min(LANES_A_RANK, LANES_MAX // world_size)
     return max(-(-LANES_MIN // world_size), of_rank) * world_size
 
 

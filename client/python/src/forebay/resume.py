@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 
 from .errors import CursorRefused
-
-# World sizes that an error names are at most this: the server's limit of lanes.
-NAMED_MAX = 1 << 17
+from .options import LANES_MAX
 
 
 def check_resume(position: int, *, saved: int, lanes: int | None, world_size: int) -> None:
@@ -55,7 +53,7 @@ def start_at(position: int, *, world_size: int, batch_size: int) -> dict[str, in
 
 def _nearest_divisors(number: int, near: int) -> list[int]:
     """Return the nearest divisors of a number below and above another number."""
-    largest = min(number, NAMED_MAX)
+    largest = min(number, LANES_MAX)
     below = next((one for one in range(min(near, largest), 0, -1) if number % one == 0), None)
     above = next((one for one in range(near + 1, largest + 1) if number % one == 0), None)
     return [one for one in (below, above) if one is not None]

@@ -54,7 +54,7 @@ CORNERS: dict[str, dict[str, Any]] = {
     "row groups just few enough to turn": {"dataset": "ones", "lanes": 31, "window_rows": 4, "batch_size": 7},
     "lanes of many row groups": {"dataset": "ones", "lanes": 2, "window_rows": 7, "batch_size": 5},
     "more lanes than rows": {"dataset": "dozen", "lanes": 64, "batch_size": 5, "world_size": 4},
-    "as many lanes as there may be": {"dataset": "dozen", "lanes": 131072, "batch_size": 5, "world_size": 32},
+    "as many lanes as there may be": {"dataset": "dozen", "lanes": 65536, "batch_size": 5, "world_size": 32},
     "more ranks than rows": {"dataset": "twelve", "world_size": 40, "batch_size": 2},
     "more ranks than rows, padded": {"dataset": "twelve", "world_size": 40, "batch_size": 2, "remainder": "PAD"},
     "more ranks than rows, dropped": {"dataset": "twelve", "world_size": 40, "batch_size": 2, "remainder": "DROP"},
