@@ -79,8 +79,8 @@ impl<'a> PieceReads<'a> {
         pieces.iter().map(|piece| self.piece_bytes(piece)).fold(0, u64::saturating_add)
     }
 
-    /// Bytes that lanes take which read their pieces side by side: those that have a row group open at the same time, and
-    /// need it as a whole, fetch it once.
+    /// Bytes that lanes take which read their pieces side by side: those that have a row group open at the same time, or one
+    /// after the other, and need it as a whole, fetch it once.
     pub(super) fn lanes_bytes(&self, lanes: impl IntoIterator<Item = Vec<Piece>>) -> u64 {
         let mut reads = Vec::new();
         for pieces in lanes {
@@ -100,7 +100,7 @@ impl<'a> PieceReads<'a> {
                 total = total.saturating_add(bytes);
                 continue;
             }
-            let shared_end = open.filter(|open| open.0 == row_group && start < open.1).map(|open| open.1);
+            let shared_end = open.filter(|open| open.0 == row_group && start <= open.1).map(|open| open.1);
             if shared_end.is_none() {
                 total = total.saturating_add(bytes);
             }
