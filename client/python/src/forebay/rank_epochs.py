@@ -87,6 +87,8 @@ class RankEpochs:
         self._open = streams.open
         self._given = streams.options
         self._warnings = streams.warnings
+        # The version of the order of the first epoch or of a loaded state: later epochs have it, too.
+        self._order_version = 0
         self._loaded: Cursor | None = None
         # The iterations since an epoch or a state was set: one of them has this dataset's position.
         self._loops: Loops[Position] = Loops()
@@ -146,6 +148,7 @@ class RankEpochs:
         cursor.check_sample(given)
         self._select(cursor.epoch)
         self._given = replace(self._given, **asdict(cursor.order))
+        self._order_version = cursor.order_version
         self._loaded = cursor
         self.generation += 1
 
@@ -173,14 +176,16 @@ class RankEpochs:
         return position, stream
 
     def _noted(self, epoch: int, info: StreamInfo) -> tuple[int, StreamInfo]:
-        """Return the description of an epoch with its number; warn of it if necessary."""
+        """Return the description of an epoch with its number, and keep its order's version; warn of it if necessary."""
+        self._order_version = info.order_version
         self._warnings.check(info, world_size=self._given.world_size, batch_size=self._given.batch_size)
         return epoch, info
 
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the epoch."""
-        given = self._given
-        return Cursor(given.epoch, 0, given.world_size, resolved(given.order, given.world_size))
+        given, version = self._given, self._order_version
+        order = resolved(given.order, given.world_size, order_version=version)
+        return Cursor(given.epoch, 0, given.world_size, order, order_version=version)
 
     def _select(self, epoch: int) -> None:
         self._loaded = None
