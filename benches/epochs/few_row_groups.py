@@ -78,7 +78,11 @@ def main() -> None:
                             rounds.append({**found, "server_cpu_seconds": seconds})
     rows = [[case, *(spell(rounds, case, number) for number in range(len(programs)))] for case in CASES]
     print(table(["row group", *(f"shuffled / file order, {program.parent.name}" for program in programs)], rows))
-    run = {"bench": "few_row_groups", "goal": GOAL, "programs": [program.name for program in programs]}
+    run = {
+        "bench": "few_row_groups",
+        "goal": GOAL,
+        "programs": [f"{program.parent.name}/{program.name}" for program in programs],
+    }
     machine.keep(options.out, run | {"machine": machine.facts(programs[-1]), "rounds": rounds})
 
 

@@ -50,7 +50,10 @@ def main() -> None:
     ratios = {order: ratios_of(rounds, shuffle) for order, shuffle in (("file order", False), ("shuffled", True))}
     rows = [[order, *(spell(ratios[order][name]) for name in FIGURES)] for order in ratios]
     print(table(["order", "rows/s, second / first", "server's CPU seconds, second / first"], rows))
-    run = {"bench": "programs", "programs": [str(program) for program in options.programs]}
+    run = {
+        "bench": "programs",
+        "programs": [f"{program.absolute().parent.name}/{program.name}" for program in options.programs],
+    }
     run |= {"machine": machine.facts(options.programs[0].absolute()), "data": dataclasses.asdict(shape)}
     machine.keep(options.out, run | {"ratios": ratios, "rounds": rounds, "noise": noise.look()})
 

@@ -66,7 +66,7 @@ impl Gpu {
         let compilation =
             Compilation { program: Arc::clone(program), plan_id: plan_id.to_owned(), loaded: loaded.clone() };
         if self.queue.try_send(compilation).is_err() {
-            tracing::warn!(plan_id, "the GPU's compiler takes no more plans, computing on the CPU");
+            tracing::warn!(plan_id, "too many plans wait for the GPU compiler; the CPU computes this one");
             return None;
         }
         Some(loaded)
