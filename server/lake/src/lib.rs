@@ -24,4 +24,4 @@ pub use error::LakeError;
 pub use folders::TableFolders;
 pub use request::IcebergRequest;
 pub use store::{RecordRequest, TableStore, path_in_store};
-pub use table::{Column, ColumnKey, FilePath, LakeTable, StoredAs, TableFile, TableLog, TableState};
+pub use table::{Column, ColumnKey, FilePath, LakeTable, LogValue, StoredAs, TableFile, TableLog, TableState};

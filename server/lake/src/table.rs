@@ -81,11 +81,19 @@ pub struct TableFile {
     /// The value of each of [`LakeTable::partition_columns`], as text that Arrow casts to the type of the column:
     /// `2024-02-29`, `2024-02-29 23:59:59.000001`, `true`, `-1.5`. `None` is null.
     pub partition_values: Vec<Option<String>>,
-    /// Columns, by index, that the file must have, because the log has their values in a form that is not read. A column
-    /// that is missing and not in this list is null.
-    pub required: Vec<usize>,
+    /// What the log has for columns, by index, that the file may lack. Another column that it lacks is null.
+    pub if_missing: Vec<(usize, LogValue)>,
     /// The indices of its deleted rows, rising and without repetition, counted from 0 over all row groups.
     pub deleted: Vec<u64>,
+}
+
+/// The value of a column in all rows of a file, as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogValue {
+    /// As Arrow casts it to the type of the column; `None` is null.
+    Text(Option<String>),
+    /// In a form that is not read: a file without the column is refused.
+    Unread,
 }
 
 /// The place of a file.

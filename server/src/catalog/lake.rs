@@ -7,7 +7,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use forebay_lake::{
-    Column, ColumnKey, FilePath, LakeError, LakeTable, StoredAs, TableFile, TableFolders, TableState, path_in_store,
+    Column, ColumnKey, FilePath, LakeError, LakeTable, LogValue, StoredAs, TableFile, TableFolders, TableState,
+    path_in_store,
 };
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
@@ -122,14 +123,14 @@ impl TableVersion {
         self.files.iter().map(|file| file.partition_values.get(partition).and_then(|value| value.as_deref())).collect()
     }
 
-    /// The name of a column, by its index.
-    pub(super) fn column_name(&self, column: usize) -> &str {
-        self.columns.get(column).map_or("", |column| column.field.name())
+    /// A column, by its index.
+    pub(super) fn column(&self, column: usize) -> Option<&Field> {
+        self.columns.get(column).map(|column| &column.field)
     }
 
-    /// The columns, by index, that a file must have.
-    pub(super) fn required(&self, file_index: usize) -> &[usize] {
-        self.files.get(file_index).map_or(&[], |file| &file.required)
+    /// The values of columns, by index, in the rows of a file that lacks them.
+    pub(super) fn if_missing(&self, file_index: usize) -> &[(usize, LogValue)] {
+        self.files.get(file_index).map_or(&[], |file| &file.if_missing)
     }
 
     /// The rows of a file, with the deleted ones, if the log records them.
@@ -182,6 +183,9 @@ fn digest(table: &LakeTable) -> String {
     for file in &table.files {
         let (FilePath::Relative(path) | FilePath::Absolute(path)) = &file.path;
         manifest.extend(format!("{path}\n{}\n{:?}\n", file.bytes, file.partition_values).bytes());
+        if !file.if_missing.is_empty() {
+            manifest.extend(format!("{:?}\n", file.if_missing).bytes());
+        }
         manifest.extend(file.deleted.iter().flat_map(|row| row.to_le_bytes()));
     }
     short_digest(&[&manifest])

@@ -179,7 +179,7 @@ fn is_date(text: &str) -> bool {
 }
 
 /// The values in a type; an error is the index of the file whose value it cannot hold.
-fn typed(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, (usize, String)> {
+pub(super) fn typed(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, (usize, String)> {
     let texts: ArrayRef = Arc::new(texts.clone());
     if let Ok(values) = cast(&texts, data_type) {
         return Ok(values);

@@ -32,7 +32,7 @@ use super::{
     pinned::is_same,
     row_groups::{Deletions, RowGroup},
     store::Store,
-    table_check::StoredFile,
+    table_check::{LogValues, StoredFile},
     union::FileColumns,
 };
 
@@ -54,6 +54,8 @@ pub struct Snapshot {
     /// Of each column, its index among the partition columns.
     partition_columns: Vec<Option<usize>>,
     adapted_files: usize,
+    /// The values of columns that files of a lake table lack.
+    log_values: LogValues,
     /// The version of the lake table that has the files.
     table: Option<Arc<TableVersion>>,
     row_groups: Vec<RowGroup>,
@@ -216,6 +218,15 @@ impl Snapshot {
     /// The value of each file in a partition column; `None` if it is a column of the files.
     pub fn partition_values(&self, column: usize) -> Option<&ArrayRef> {
         self.partition_columns[column].map(|partition| self.partitions.values(partition))
+    }
+
+    /// The value of a column in all rows of a file that does not have it, as an array of one row; `None` is null.
+    pub fn missing_value(&self, file_index: usize, column: usize) -> Option<ArrayRef> {
+        let value = match self.partition_values(column) {
+            Some(values) => Some(values.slice(file_index, 1)),
+            None => self.log_values.get(&(file_index, column)).cloned(),
+        };
+        value.filter(|value| value.is_valid(0))
     }
 
     /// The file of a row group.

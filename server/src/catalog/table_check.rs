@@ -1,15 +1,21 @@
-//! Checks that the data files of a lake table are those that its log describes: their rows, and how their columns are
-//! found.
+//! Checks that the data files of a lake table are those that its log describes: their rows, how their columns are found,
+//! and the values of columns that they lack.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use arrow::datatypes::Schema;
-use forebay_lake::LakeError;
+use arrow::{
+    array::{ArrayRef, StringArray},
+    datatypes::Schema,
+};
+use forebay_lake::{LakeError, LogValue};
 
-use super::{error::CatalogError, lake::TableVersion, union::FileColumns};
+use super::{error::CatalogError, lake::TableVersion, partitions::typed, union::FileColumns};
 
 /// A file's name for errors, its schema as stored, and its rows.
 pub(super) type StoredFile<'a> = (&'a str, &'a Schema, u64);
+
+/// Values from the log, each an array of one row, by the indices of the file and of the column.
+pub(super) type LogValues = HashMap<(usize, usize), ArrayRef>;
 
 /// Checks the files of a table, in its order, before their schemas are united.
 pub(super) fn check_files<'a>(
@@ -31,25 +37,30 @@ pub(super) fn check_files<'a>(
     Ok(())
 }
 
-/// Checks that files have the columns whose values are not read from the log.
-pub(super) fn check_columns<'a>(
+/// The values that the log has of columns that files lack.
+pub(super) fn missing_values<'a>(
     dataset: &str,
     table: &TableVersion,
     files: impl Iterator<Item = (&'a str, &'a Arc<FileColumns>)>,
-) -> Result<(), CatalogError> {
+) -> Result<LogValues, CatalogError> {
+    let mut values = LogValues::new();
     for (file_index, (file, columns)) in files.enumerate() {
-        if let Some(column) = table.required(file_index).iter().find(|column| columns.root(**column).is_none()) {
-            return Err(failed(
-                dataset,
-                LakeError::Unsupported(format!(
-                    "file \"{file}\" lacks the partition column \"{}\", and files of other partition specs or types have \
-                     no value of it in the metadata: rewrite the file",
-                    table.column_name(*column)
-                )),
-            ));
+        for (column, value) in table.if_missing(file_index).iter().filter(|(column, _)| columns.root(*column).is_none())
+        {
+            let Some(field) = table.column(*column) else { continue };
+            let value = match value {
+                LogValue::Text(text) => typed(&StringArray::from(vec![text.as_deref()]), field.data_type()),
+                LogValue::Unread => Err((0, "its value in the metadata cannot be read: rewrite the file".to_owned())),
+            };
+            let value = value.map_err(|(_, reason)| {
+                let name = field.name();
+                let reason = format!("file \"{file}\" lacks the partition column \"{name}\": {reason}");
+                failed(dataset, LakeError::Unsupported(reason))
+            })?;
+            values.insert((file_index, *column), value);
         }
     }
-    Ok(())
+    Ok(values)
 }
 
 fn failed(dataset: &str, source: LakeError) -> CatalogError {

@@ -39,7 +39,10 @@ fn of_column(snapshot: &Snapshot, column: &str) -> Option<ColumnStatistics> {
         let of_file = match snapshot.columns_of(file_index).root(index) {
             // Its name in the file, which may be another than in the dataset.
             Some(root) => of_file(file, file.wide_metadata().schema().field(root).name(), data_type),
-            None => Some(all_null(file, data_type)),
+            None => match snapshot.missing_value(file_index, index) {
+                Some(value) => all_equal(file, &value, data_type),
+                None => Some(all_null(file, data_type)),
+            },
         };
         is_known |= of_file.is_some();
         let of_file = of_file.unwrap_or_else(|| unknown(file, data_type));
@@ -89,6 +92,13 @@ fn all_null(file: &File, data_type: &DataType) -> ColumnStatistics {
     let groups = file.metadata().metadata().row_groups();
     let rows = groups.iter().map(|group| u64::try_from(group.num_rows()).ok());
     ColumnStatistics { null_counts: rows.collect(), ..unknown(file, data_type) }
+}
+
+/// Statistics of a column that a file lacks: every row has this value, an array of one row.
+fn all_equal(file: &File, value: &ArrayRef, data_type: &DataType) -> Option<ColumnStatistics> {
+    let count = file.metadata().metadata().row_groups().len();
+    let bounds = take(&cast(value, data_type).ok()?, &UInt64Array::from(vec![0; count]), None).ok()?;
+    Some(ColumnStatistics { minimums: Arc::clone(&bounds), maximums: bounds, null_counts: vec![0; count].into() })
 }
 
 fn unknown(file: &File, data_type: &DataType) -> ColumnStatistics {

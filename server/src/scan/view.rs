@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::{
-    array::{Array, ArrayRef, DictionaryArray, Int32Array, UInt32Array, new_null_array},
+    array::{ArrayRef, DictionaryArray, Int32Array, UInt32Array, new_null_array},
     compute::take,
     datatypes::{DataType, FieldRef, Schema, SchemaRef},
     error::ArrowError,
@@ -89,12 +89,7 @@ impl View {
         let metadata =
             reread(footer, types).or_else(|error| if is_optional { Ok(footer.clone()) } else { Err(error) })?;
         let origin = |(field, (root, index)): (&FieldRef, (&Option<usize>, &usize))| match root {
-            None => ColumnOrigin::Constant(
-                snapshot
-                    .partition_values(*index)
-                    .map(|values| values.slice(file_index, 1))
-                    .filter(|value| value.is_valid(0)),
-            ),
+            None => ColumnOrigin::Constant(snapshot.missing_value(file_index, *index)),
             Some(root) => {
                 let found = metadata.schema().field(*root).data_type();
                 match snapshot.relabelled(*index, found) {

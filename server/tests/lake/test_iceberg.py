@@ -16,7 +16,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType
 
 from harness.iceberg import catalog, commit, data_file, expected, opened, path_of, plain
 from harness.object_store import KEY_ID, SECRET, Store, s3_server
@@ -275,7 +275,7 @@ def test_files_may_lack_partition_columns(tmp_path: Path, serve: Serve):
     table = made.create_table("lake.t", schema=schema, partition_spec=spec_of(schema, "kind"))
     bare = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 
-    def without_kind(place: Table, index: int, kind: str | float | None) -> DataFile:
+    def without_kind(place: Table, index: int, kind: str | bytes | float | None) -> DataFile:
         url = f"{place.location()}/data/{index}.parquet"
         path_of(url).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"id": [2 * index, 2 * index + 1]}, schema=bare), path_of(url))
@@ -289,26 +289,37 @@ def test_files_may_lack_partition_columns(tmp_path: Path, serve: Serve):
         partition_spec=spec_of(Schema(schema.fields[0], ratio), "ratio"),
     )
     ratios = commit(wide, [without_kind(wide, index, kind) for index, kind in enumerate([0.1, None, float("inf")])])
-    # Among files of another spec, the column is read from the files, and these do not have it.
+    # Files of another spec have the column.
     mixed = catalog(tmp_path / "mixed").create_table("lake.t", schema=schema, partition_spec=spec_of(schema, "kind"))
     with mixed.update_spec() as update:
         update.remove_field("kind")
     mixed.append(pa.table({"id": [7], "kind": ["c"]}))
     other = commit(mixed, [without_kind(mixed, 0, "a")], spec=mixed.metadata.partition_specs[0].spec_id)
-    with fl.connect(
-        serve({"t": f"iceberg+{metadata}", "u": f"iceberg+{ratios}", "mixed": f"iceberg+{other}"}).url
-    ) as client:
+    # The bytes of a manifest are not read as a column.
+    code = NestedField(2, "code", BinaryType())
+    coded = made.create_table(
+        "lake.v",
+        schema=Schema(schema.fields[0], code),
+        partition_spec=spec_of(Schema(schema.fields[0], code), "code"),
+    )
+    codes = commit(coded, [without_kind(coded, 0, b"a")])
+    tables = {"t": metadata, "u": ratios, "mixed": other, "v": codes}
+    with fl.connect(serve({name: f"iceberg+{of}" for name, of in tables.items()}).url) as client:
         got = raw_table(client, "t")
         assert plain(got).equals(expected(opened(metadata)))
         assert got["kind"].to_pylist() == ["a", "a", None, None, "b", "b"]
         assert ids(read(client, "t", plan_of(stored("id"), filter="kind = 'b'"))) == [4, 5]
         assert raw_table(client, "u")["ratio"].to_pylist() == [0.1, 0.1, None, None, float("inf"), float("inf")]
         assert ids(read(client, "u", plan_of(stored("id"), filter="ratio > 1"))) == [4, 5]
+        assert raw_table(client, "mixed").sort_by("id").to_pydict() == {"id": [0, 1, 7], "kind": ["a", "a", "c"]}
+        assert ids(read(client, "mixed", plan_of(stored("id"), filter="kind = 'a'"))) == [0, 1]
+        assert ids(read(client, "mixed", plan_of(stored("id"), filter="kind > 'a'"))) == [7]
+        assert ids(read(client, "mixed", plan_of(stored("id"), filter="kind IS NULL"))) == []
         check(
-            refusal(lambda: raw_table(client, "mixed")),
+            refusal(lambda: raw_table(client, "v")),
             "UNIMPLEMENTED",
             "0.parquet",
-            'lacks the partition column "kind"',
+            'lacks the partition column "code"',
         )
 
 

@@ -67,7 +67,7 @@ fn table_file(
     let mut values: HashMap<String, String> = file.partition_values;
     let partition_values = keys.iter().map(|key| values.remove(key).filter(|value| !value.is_empty())).collect();
     let rows = file.stats.map(|stats| stats.num_records);
-    Ok(TableFile { path, bytes, rows, partition_values, required: Vec::new(), deleted: deleted.unwrap_or_default() })
+    Ok(TableFile { path, bytes, rows, partition_values, if_missing: Vec::new(), deleted: deleted.unwrap_or_default() })
 }
 
 /// The path of a data file, which is percent-encoded in the log.

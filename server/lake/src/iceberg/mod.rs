@@ -85,7 +85,7 @@ pub async fn read(store: TableStore, request: IcebergRequest<'_>, known: &[Table
             bytes: entry.bytes,
             rows: Some(entry.rows),
             partition_values: partitions.values(&entry)?,
-            required: partitions.required(&entry),
+            if_missing: partitions.if_missing(&entry),
             deleted: deleted.remove(&path).unwrap_or_default(),
         });
     }

@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use arrow::datatypes::DataType;
 
 use super::{manifests::ManifestEntry, metadata::TableMetadata, schema::SchemaText, spec::is_textual};
-use crate::{error::LakeError, table::Column};
+use crate::{
+    error::LakeError,
+    table::{Column, LogValue},
+};
 
 /// The columns that every file is partitioned by, with the identity transform.
 #[derive(Debug, Default)]
@@ -22,8 +25,18 @@ struct SpecPlaces {
     width: usize,
     /// Of each column of [`IdentityPartitions::names`], its field.
     places: Vec<usize>,
-    /// Other columns, by index, that files of the spec are partitioned by.
-    others: Vec<usize>,
+    /// Other columns that files of the spec are partitioned by.
+    others: Vec<OtherColumn>,
+}
+
+/// A column that only some specs partition by, or of a type whose values are not read from manifests.
+#[derive(Debug)]
+struct OtherColumn {
+    /// Its index in the table.
+    index: usize,
+    data_type: DataType,
+    /// Its field of the partition record.
+    place: usize,
 }
 
 // === impl IdentityPartitions ===
@@ -58,7 +71,9 @@ impl IdentityPartitions {
             for (id, spec) in &mut found.by_spec {
                 match places.get(id) {
                     Some(place) if is_partition => spec.places.push(*place),
-                    Some(_) => spec.others.push(index),
+                    Some(place) => {
+                        spec.others.push(OtherColumn { index, data_type: data_type.clone(), place: *place });
+                    }
                     None => {}
                 }
             }
@@ -87,8 +102,13 @@ impl IdentityPartitions {
         values.collect()
     }
 
-    /// The columns, by index, that a file must have: their values may not be null, and are read from the file only.
-    pub(super) fn required(&self, entry: &ManifestEntry) -> Vec<usize> {
-        self.by_spec.get(&entry.spec_id).map(|spec| spec.others.clone()).unwrap_or_default()
+    /// The values of the other columns that the spec of a file partitions by, for a file that lacks them.
+    pub(super) fn if_missing(&self, entry: &ManifestEntry) -> Vec<(usize, LogValue)> {
+        let others = self.by_spec.get(&entry.spec_id).into_iter().flat_map(|spec| &spec.others);
+        let value = |column: &OtherColumn| {
+            let text = entry.partition.get(column.place).and_then(|value| value.text(&column.data_type).ok());
+            (column.index, text.map_or(LogValue::Unread, LogValue::Text))
+        };
+        others.map(value).collect()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     folders::TableFolders,
-    table::{Column, ColumnKey, FilePath},
+    table::{Column, ColumnKey, FilePath, LogValue},
 };
 
 const LIST_SCHEMA: &str = r#"{"type": "record", "name": "manifest_file", "fields": [
@@ -144,7 +144,7 @@ async fn a_snapshot_has_the_live_files_of_its_manifests() {
         bytes: 100,
         rows: Some(3),
         partition_values: vec![day.map(str::to_owned)],
-        required: Vec::new(),
+        if_missing: Vec::new(),
         deleted: Vec::new(),
     };
     assert_eq!(table.files, [file("a", None), file("b", Some("2024-02-29"))]);
@@ -166,8 +166,9 @@ async fn columns_that_only_some_specs_partition_by_are_read_from_files() {
     let list = list(&[("m", first.len(), 1, 2), ("n", second.len(), 0, 1)]);
     let table = opened(&[("m", first), ("n", second), ("l", list)], None).await.unwrap();
     assert!(table.partition_columns.is_empty());
-    let required: Vec<&[usize]> = table.files.iter().map(|file| file.required.as_slice()).collect();
-    assert_eq!(required, [&[0][..], &[0], &[]]);
+    let values: Vec<&[(usize, LogValue)]> = table.files.iter().map(|file| file.if_missing.as_slice()).collect();
+    let day = |text: Option<&str>| (0, LogValue::Text(text.map(str::to_owned)));
+    assert_eq!(values, [&[day(None)][..], &[day(Some("2024-02-29"))], &[]]);
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ impl Snapshot {
             partitions: self.partitions.clone(),
             partition_columns: self.partition_columns.clone(),
             adapted_files: self.adapted_files,
+            log_values: self.log_values.clone(),
             table: self.table.clone(),
             row_groups,
             deleted: self.deleted.clone(),

@@ -27,7 +27,7 @@ use crate::{
         pinned_schema::PinnedSchema,
         row_groups,
         store::{Store, is_identified_by_tag},
-        table_check,
+        table_check::{self, LogValues},
         union::Union,
     },
     cpu_pool::CpuPool,
@@ -61,6 +61,7 @@ struct Parts<'a> {
     files: Vec<Arc<File>>,
     union: Union,
     partitions: Partitions,
+    log_values: LogValues,
     table: Option<Arc<TableVersion>>,
 }
 
@@ -76,13 +77,13 @@ pub(in crate::catalog) async fn open(
     let files = with_footers(dataset, (&store, int96), &listed.listing.objects, earlier, cpu).await?;
     let partitions = listed.partitions.clone();
     let table = listed.listing.table.clone();
-    let union = match &table {
+    let (union, log_values) = match &table {
         Some(table) => union_of_table(dataset, table, &files, partitions.fields())?,
-        None => union_of_files(dataset, location.schema(), &files, partitions.fields())?,
+        None => (union_of_files(dataset, location.schema(), &files, partitions.fields())?, LogValues::new()),
     };
     let digest = digest(listed, &store, &files, &union.schema, union.adapted > 0);
     let listed = (!listed.is_narrowed).then(|| Arc::clone(listed));
-    of_files(Parts { dataset, store, int96, listed, digest, files, union, partitions, table })
+    of_files(Parts { dataset, store, int96, listed, digest, files, union, partitions, log_values, table })
 }
 
 /// Opens the files of another process's snapshot.
@@ -92,13 +93,13 @@ pub(in crate::catalog) async fn open_pinned(pinned: PinnedFiles, cpu: &CpuPool) 
     let partitions = Partitions::of_values(&partitions);
     let pinned = PinnedSchema::of_snapshot(schema);
     let union = union_of_files(&dataset, Some(&pinned), &files, partitions.fields())?;
-    let parts = Parts { dataset: &dataset, store, int96, listed: None, digest, files, union, partitions, table: None };
-    of_files(parts)
+    let (dataset, log_values) = (&dataset, LogValues::new());
+    of_files(Parts { dataset, store, int96, listed: None, digest, files, union, partitions, log_values, table: None })
 }
 
 /// Numbers the row groups of opened files.
 fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
-    let Parts { dataset, store, int96, listed, digest, files, union, partitions, table } = parts;
+    let Parts { dataset, store, int96, listed, digest, files, union, partitions, log_values, table } = parts;
     let Union { schema, columns, adapted, partitions: partition_columns } = union;
     let wide_schema = Arc::new(wide(&schema));
     let footers = files.iter().map(|file| (file.display.as_str(), file.footer.stored.metadata().as_ref()));
@@ -119,6 +120,7 @@ fn of_files(parts: Parts<'_>) -> Result<Snapshot, CatalogError> {
         partitions,
         partition_columns,
         adapted_files: adapted,
+        log_values,
         table,
         row_groups,
         deleted,
@@ -190,13 +192,13 @@ fn union_of_files(
     Union::of(dataset, schemas, pinned, partitions)
 }
 
-/// The columns of a lake table, whose files must be as its log says.
+/// The columns of a lake table, whose files must be as its log says, and the values of those that files lack.
 fn union_of_table(
     dataset: &str,
     table: &TableVersion,
     files: &[Arc<File>],
     partitions: &[Field],
-) -> Result<Union, CatalogError> {
+) -> Result<(Union, LogValues), CatalogError> {
     if let Some(file) = files.iter().find(|file| file.arrow().is_some()) {
         return Err(CatalogError::Corrupt {
             dataset: dataset.to_owned(),
@@ -210,8 +212,8 @@ fn union_of_table(
     let schemas = files.iter().zip(&named).map(|(file, schema)| (file.display.as_str(), schema.as_ref()));
     let union = Union::of(dataset, schemas, Some(&table.schema), partitions)?;
     let found = files.iter().zip(&union.columns).map(|(file, columns)| (file.display.as_str(), columns));
-    table_check::check_columns(dataset, table, found)?;
-    Ok(union)
+    let log_values = table_check::missing_values(dataset, table, found)?;
+    Ok((union, log_values))
 }
 
 /// Refuses files of both formats: most often, one of them is a leftover.
