@@ -93,7 +93,7 @@ pub enum CompileError {
     /// Lists next to other columns of an output.
     #[error(
         "{}: its chain ends in lists, which need a separate output with one column and a dtype other than AS_STORED; \
-         to combine lists with other columns, end the chain in pad, first_n with a value, or multi_hot",
+         to combine lists with other columns, end the chain in pad, first_n or last_n with a value, or multi_hot",
         place(Some(.output), .column)
     )]
     Lists {

@@ -71,6 +71,7 @@ pub use ops::{
     lookup::{LookupTable, TableKeys},
     nearest::{float32_of_decimals, float64_of_decimals},
     op::Op,
+    pad::Side,
     vocab::VocabValues,
 };
 pub use pack::{DOCUMENT_IDS, POSITION_IDS, Packer, Packing};

@@ -103,7 +103,7 @@ fn plans(directory: &Path) {
         ("robust", one(0, amount, &[14, 1, 1])),
         ("cross", one(4, kind, &[15, 1, name, 6])),
         ("multi_hot", [&[0, 0, 0, 0, ids, 3, 0, 0, 0, 23, 2][..], &[16, 5]].concat()),
-        ("first_n_pad", [&[0, 0, 0, 0, ids, 3, 17, 1, 1, 18, 2, 1][..], &[0, 0, 0]].concat()),
+        ("first_n_pad", [&[0, 0, 0, 0, ids, 3, 17, 1, 1, 18, 2, 1, 1][..], &[0, 0, 0]].concat()),
         ("lookup", one(0, 0, &[19, 0, 0, 0])),
         ("ngram", one(4, words, &[20, 1, 6])),
         ("sigrid_hash_map_id", [&[0, 4, 0, 0, 0, 3, 21, 6, 6, 22, 1, 3, 1, 2, 0, 0][..], &[0, 0, 0]].concat()),

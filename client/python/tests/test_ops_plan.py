@@ -35,7 +35,11 @@ WRITTEN: list[tuple[fb.Columns, dict[str, Any]]] = [
     (A.multi_hot(5), {"multi_hot": {"size": 5}}),
     (A.first_n(3), {"first_n": {"n": 3}}),
     (A.first_n(3, value=0), {"first_n": {"n": 3, "value": 0.0}}),
+    (A.last_n(3), {"last_n": {"n": 3}}),
+    (A.last_n(3, value=-1), {"last_n": {"n": 3, "value": -1.0}}),
     (A.pad(4), {"pad": {"n": 4, "value": 0.0}}),
+    (A.pad(4, side="left"), {"pad": {"n": 4, "value": 0.0, "side": "LEFT"}}),
+    (A.attention_mask(4, side="left"), {"attention_mask": {"n": 4, "side": "LEFT"}}),
     (A.pad(4, -1), {"pad": {"n": 4, "value": -1.0}}),
     (A.pad(4, float("nan")), {"pad": {"n": 4, "value": "NaN"}}),
     (
@@ -211,6 +215,8 @@ def test_one_hot_accepts_filled_or_clipped_indices():
         (lambda: A.pad(0), "from 1 to 65536"),
         (lambda: A.pad(65_537), "from 1 to 65536"),
         (lambda: A.first_n(65_537), "from 1 to 65536"),
+        (lambda: A.last_n(65_537), "from 1 to 65536"),
+        (lambda: A.pad(3, side="start"), "right, left"),
         (lambda: A.pad(3, None), "must be a number"),
         (lambda: A.pad(3, 2**53 + 1), "exact in float64"),
         (lambda: A.lookup("items", "id", "price"), r"columns=\['price'\]"),
@@ -269,6 +275,8 @@ def test_misuse_errors_name_the_remedy(wrong: Any, words: str):
         ({"logit": {"eps": "small"}}, "hold numbers"),
         ({"decode_image": {"crop": "centre"}}, "one of NONE, CENTER, RANDOM"),
         ({"decode_image": {"flip": 1}}, "true or false"),
+        ({"decode_image": {"orientation": "UPRIGHT"}}, "one of APPLY, IGNORE"),
+        ({"pad": {"side": "START"}}, "one of RIGHT, LEFT"),
     ],
 )
 def test_rejects_invalid_json_with_its_field_path(op: dict[str, Any], words: str):
@@ -278,9 +286,9 @@ def test_rejects_invalid_json_with_its_field_path(op: dict[str, Any], words: str
     assert f"outputs[0].parts[0].ops[0].{next(iter(op))}" in str(caught.value)
 
 
-@pytest.mark.parametrize("op", ["first_n", "pad"])
-def test_a_negative_length_says_that_lists_are_cut_from_the_start(op: str):
-    with pytest.raises(ValueError, match=f"{op}: n must be at least 1, not -4: it counts from the start.*map_batches"):
+@pytest.mark.parametrize("op", ["first_n", "last_n", "pad"])
+def test_a_negative_length_says_how_to_keep_the_last_elements(op: str):
+    with pytest.raises(ValueError, match=f"{op}: n must be at least 1, not -4: .*last_n.*pad"):
         getattr(fb.cols("history"), op)(-4)
 
 

@@ -10,7 +10,7 @@ use crate::{
     domain::{Domain, Number, is_integer, list_item},
     error::OpProblem,
     image::IMAGE_VALUES_MAX,
-    ops::{list::ListSteps, op::Op},
+    ops::{list::ListSteps, op::Op, pad::Side},
     vector::{cast::Rounding, mapped::SharedTables},
 };
 
@@ -30,7 +30,15 @@ fn fixed_width(data_type: &DataType, chain: &CompiledChain, ops: &[Op]) -> Optio
 }
 
 fn takes_lists(op: &Op) -> bool {
-    matches!(op, Op::FirstN { .. } | Op::Pad { .. } | Op::AttentionMask { .. } | Op::MultiHot { .. } | Op::Ngram { .. })
+    matches!(
+        op,
+        Op::FirstN { .. }
+            | Op::LastN { .. }
+            | Op::Pad { .. }
+            | Op::AttentionMask { .. }
+            | Op::MultiHot { .. }
+            | Op::Ngram { .. }
+    )
 }
 
 impl CompiledChain {
@@ -49,7 +57,7 @@ impl CompiledChain {
         let mut chain = Self::of_type(input, data_type, inputs)?;
         if let Some((n, number)) = fixed_width(data_type, &chain, ops) {
             // A null row becomes n nulls; no row is shorter, so the value pads nothing.
-            chain.pad(n, 0.0, number);
+            chain.pad((n, Side::Right), 0.0, number);
         }
         for (position, op) in ops.iter().enumerate() {
             let rest = &ops[position + 1..];

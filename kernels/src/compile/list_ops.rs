@@ -12,7 +12,7 @@ use crate::{
         multi_hot,
         ngram::Ngram,
         op::Op,
-        pad::{self, Pad},
+        pad::{self, Pad, Side},
         step::Step,
     },
 };
@@ -31,20 +31,27 @@ impl CompiledChain {
         match op {
             Op::FirstN { n, value } => {
                 let n = first_n::check(*n)?;
-                self.limit(n);
+                self.limit(n, Side::Right);
                 if let Some(value) = value {
-                    self.pad(n, *value, numbers()?);
+                    self.pad((n, Side::Right), *value, numbers()?);
                 }
             }
-            Op::Pad { n, value } => {
-                let n = pad::check(*n)?;
-                self.pad(n, *value, numbers()?);
+            Op::LastN { n, value } => {
+                let n = first_n::check(*n)?;
+                self.limit(n, Side::Left);
+                if let Some(value) = value {
+                    self.pad((n, Side::Left), *value, numbers()?);
+                }
             }
-            Op::AttentionMask { n } => {
+            Op::Pad { n, value, side } => {
+                let n = pad::check(*n)?;
+                self.pad((n, *side), *value, numbers()?);
+            }
+            Op::AttentionMask { n, side } => {
                 let n = attention_mask::check(*n)?;
                 let step = attention_mask::compile(numbers()?, gets)?;
                 self.push_step(step);
-                self.pad(n, 0.0, numbers()?);
+                self.pad((n, *side), 0.0, numbers()?);
                 self.cardinality = Some(2);
             }
             Op::MultiHot { size } => {
@@ -72,25 +79,26 @@ impl CompiledChain {
         self.head = Head::Numbers;
         self.domain = Domain::Number(Number::Int);
         self.meaning = DataType::UInt8;
-        self.list = Some(ListSteps { limit: usize::MAX, exact: Some(n), ..ListSteps::default() });
-        self.pad(n, 0.0, Number::Int);
+        self.list = Some(ListSteps { exact: Some(n), ..ListSteps::default() });
+        self.pad((n, Side::Right), 0.0, Number::Int);
         Ok(())
     }
 
-    /// Cuts each list to its first `n` elements.
-    fn limit(&mut self, n: usize) {
+    /// Cuts each list to `n` elements at a side.
+    fn limit(&mut self, n: usize, side: Side) {
         let Some(list) = &mut self.list else { return };
-        if list.changes.is_empty() {
+        let (limit, cut_at) = list.limit;
+        if list.changes.is_empty() && (limit == usize::MAX || cut_at == side) {
             // No element depends on another yet, so the elements that are cut are not even read.
-            list.limit = list.limit.min(n);
+            list.limit = (limit.min(n), side);
         } else {
-            self.change(ListChange::First(n));
+            self.change(ListChange::Cut(n, side));
         }
     }
 
     /// Expands each list to `n` columns.
-    pub(super) fn pad(&mut self, n: usize, value: f64, number: Number) {
-        let (pad, number) = Pad::compile(n, value, number);
+    pub(super) fn pad(&mut self, (n, side): (usize, Side), value: f64, number: Number) {
+        let (pad, number) = Pad::compile((n, side), value, number);
         self.cardinality = self.cardinality.filter(|cardinality| pad.index().is_some_and(|index| index < *cardinality));
         if number.is_float() {
             self.push_step(Step::ToFloat);

@@ -69,6 +69,7 @@ impl CompiledChain {
             Op::Cross { .. }
             | Op::MultiHot { .. }
             | Op::FirstN { .. }
+            | Op::LastN { .. }
             | Op::Pad { .. }
             | Op::AttentionMask { .. }
             | Op::Ngram { .. }

@@ -9,7 +9,7 @@ use arrow::{
     error::ArrowError,
 };
 
-use crate::ops::bytes;
+use crate::ops::{bytes, pad::Side};
 
 /// The lists of a run of rows, with their elements one after the other.
 #[derive(Debug)]
@@ -23,8 +23,12 @@ pub(crate) struct ListRows {
 }
 
 impl ListRows {
-    /// The lists of `rows`, each cut to `limit` elements; bytes are lists. `None` if the column holds neither.
-    pub(crate) fn new(column: &ArrayRef, rows: Range<usize>, limit: usize) -> Result<Option<Self>, ArrowError> {
+    /// The lists of `rows`, each cut to a number of elements at a side; bytes are lists. `None` if the column holds neither.
+    pub(crate) fn new(
+        column: &ArrayRef,
+        rows: Range<usize>,
+        (limit, side): (usize, Side),
+    ) -> Result<Option<Self>, ArrowError> {
         let column = &bytes::as_lists(column)?;
         let (child, ranges): (&ArrayRef, Vec<Range<usize>>) = if let Some(lists) = column.as_list_opt::<i32>() {
             let offsets = lists.value_offsets();
@@ -42,7 +46,7 @@ impl ListRows {
             column.nulls().filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.slice(rows.start, rows.len()));
         let cut = |(row, range): (usize, &Range<usize>)| {
             let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-            range.start..if is_null { range.start } else { range.end.min(range.start.saturating_add(limit)) }
+            if is_null { range.start..range.start } else { side.cut(range.clone(), limit) }
         };
         let ranges: Vec<Range<usize>> = ranges.iter().enumerate().map(cut).collect();
         let ends = ranges.iter().scan(0, |end, range| {

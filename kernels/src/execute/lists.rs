@@ -7,7 +7,11 @@ use arrow::{array::ArrayRef, error::ArrowError};
 use crate::{
     compile::chain::CompiledChain,
     execute::{fuse, list_rows::ListRows, source::Feed},
-    ops::{list::ListChange, pad::Pad, step::Step},
+    ops::{
+        list::ListChange,
+        pad::{Pad, Side},
+        step::Step,
+    },
     vector::{
         collected::{Collected, Pick},
         tile::{Scratch, Tile, Values},
@@ -145,9 +149,8 @@ impl ListTile {
 
     fn change(&mut self, change: &ListChange) {
         match change {
-            ListChange::First(n) => {
-                let kept: Vec<Range<usize>> =
-                    self.ranges().map(|range| range.start..range.end.min(range.start.saturating_add(*n))).collect();
+            ListChange::Cut(n, side) => {
+                let kept: Vec<Range<usize>> = self.ranges().map(|range| side.cut(range, *n)).collect();
                 let picks: Vec<Pick> = kept.iter().cloned().flatten().map(Pick::Row).collect();
                 self.elements = self.elements.rearranged(&picks, 0, 0, 0.0);
                 self.end_at(kept.iter().map(Range::len));
@@ -176,10 +179,14 @@ impl ListTile {
             let end = picks.len() + pad.n;
             if self.is_null(row) {
                 picks.resize(end, Pick::Null);
-            } else {
-                picks.extend(range.take(pad.n).map(Pick::Row));
-                picks.resize(end, Pick::Fill);
+                continue;
             }
+            let kept = pad.side.cut(range, pad.n);
+            if pad.side == Side::Left {
+                picks.resize(end - kept.len(), Pick::Fill);
+            }
+            picks.extend(kept.map(Pick::Row));
+            picks.resize(end, Pick::Fill);
         }
         self.elements = self.elements.rearranged(&picks, pad.int, pad.uint, pad.float);
         let rows = self.rows();

@@ -1,5 +1,5 @@
-//! `attention_mask`: expands a list to n columns: 1 for each of its first n elements, then 0. The `attention_mask` of
-//! Hugging Face's tokenizers for texts that are padded on the right, as [`super::pad`] pads them.
+//! `attention_mask`: expands a list to n columns: 1 for each of its elements, and 0 where [`super::pad`] of the same side
+//! pads. The `attention_mask` of Hugging Face's tokenizers for texts that are padded on that side.
 //!
 //! - An element is 1 whatever its value; a null element stays null, and a null list becomes n nulls, as in `pad`.
 //! - Lists of integers, such as tokens. `n` is from 1 to 65,536.
@@ -26,12 +26,12 @@ pub(crate) fn compile(number: Number, gets: &'static str) -> Result<Step, OpProb
 #[cfg(test)]
 mod tests {
     use crate::{
-        DType, Op,
+        DType, Op, Side,
         testing::{assemble, assert_ints, compile_error, evaluate, int_lists, ints, row_error, text_lists},
     };
 
     fn mask(n: u32) -> Op {
-        Op::AttentionMask { n }
+        Op::AttentionMask { n, side: Side::Right }
     }
 
     /// `tokenizer.pad({"input_ids": [[5, 0, -7], [], [1]]}, max_length=2 …)["attention_mask"]` of transformers.
@@ -40,6 +40,8 @@ mod tests {
         let lists = || int_lists(&[Some(&[Some(5), Some(0), Some(-7)]), Some(&[]), Some(&[Some(1)])]);
         assert_ints(&evaluate(&[mask(2)], lists()), &[1, 1, 0, 0, 1, 0].map(Some));
         assert_ints(&evaluate(&[Op::FirstN { n: 1, value: None }, mask(2)], lists()), &[1, 0, 0, 0, 1, 0].map(Some));
+        let left = Op::AttentionMask { n: 2, side: Side::Left };
+        assert_ints(&evaluate(&[left], lists()), &[1, 1, 0, 0, 0, 1].map(Some));
         assert!(assemble(DType::UInt8, &[&[mask(3)]], lists()).is_ok());
     }
 

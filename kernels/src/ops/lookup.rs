@@ -167,7 +167,7 @@ mod tests {
             compile_error(&[lookup(values())], int_lists(&[None]))
                 .ends_with("it accepts one value per row, but the chain holds lists here")
         );
-        let wrong = [lookup(values()), Op::Pad { n: 1, value: 0.0 }];
+        let wrong = [lookup(values()), Op::Pad { n: 1, value: 0.0, side: crate::Side::Right }];
         assert!(compile_error(&wrong, ints(&[None])).contains("op pad (number 2 of its chain)"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::{encoding::Encoding, fill_null::Fill, lookup::LookupTable, vocab::VocabValues};
+use crate::ops::{encoding::Encoding, fill_null::Fill, lookup::LookupTable, pad::Side, vocab::VocabValues};
 
 /// One op of a chain, with all learned parameters filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,17 +115,28 @@ pub enum Op {
         /// The value that pads shorter lists, so that the result is n columns.
         value: Option<f64>,
     },
+    /// The last n elements of a list.
+    LastN {
+        /// The number of elements.
+        n: u32,
+        /// The value that pads shorter lists at their start, so that the result is n columns.
+        value: Option<f64>,
+    },
     /// Expands a list to n columns.
     Pad {
         /// The number of elements.
         n: u32,
         /// The value that pads shorter lists.
         value: f64,
+        /// Where lists are padded and cut.
+        side: Side,
     },
-    /// Expands a list of integers to n columns: 1 for each of its elements, then 0.
+    /// Expands a list of integers to n columns: 1 for each of its elements, and 0 where `Pad` pads.
     AttentionMask {
         /// The number of elements.
         n: u32,
+        /// Where lists are padded and cut.
+        side: Side,
     },
     /// Each byte of a value as a column.
     Bytes {
@@ -190,6 +201,7 @@ impl Op {
             Self::Cross { .. } => "cross",
             Self::MultiHot { .. } => "multi_hot",
             Self::FirstN { .. } => "first_n",
+            Self::LastN { .. } => "last_n",
             Self::Pad { .. } => "pad",
             Self::AttentionMask { .. } => "attention_mask",
             Self::Bytes { .. } => "bytes",

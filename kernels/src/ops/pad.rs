@@ -1,11 +1,15 @@
-//! `pad`: expands a list to n columns. Shorter lists are padded with `value`, longer ones are cut to their first n
-//! elements.
+//! `pad`: expands a list to n columns. Shorter lists are padded with `value` after their last element, and longer ones are
+//! cut to their first n elements; with the side [`Side::Left`], they are padded before their first element and cut to
+//! their last n. These are the `padding_side` and `truncation_side` of Hugging Face's tokenizers, and `padding` and
+//! `truncating` of `keras.utils.pad_sequences`.
 //!
 //! - A null list becomes n nulls, and null elements stay null. A `fill_null` before `pad` makes null lists empty; one
 //!   after it fills the nulls.
 //! - Integers stay integers if the value is integral and fits; any other value converts the column to f64. The value is
 //!   rounded to f32 for f32 columns. It may be NaN.
 //! - Lists of numbers; text must be encoded first (`vocab`, `hash_bucket`). `n` is from 1 to 65,536.
+
+use std::ops::Range;
 
 use crate::{
     domain::Number,
@@ -16,10 +20,21 @@ use crate::{
 /// The largest number of columns.
 const N_MAX: u32 = 65_536;
 
+/// An end of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// After the last element.
+    #[default]
+    Right,
+    /// Before the first element.
+    Left,
+}
+
 /// The parameters, with the value for each kind of number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pad {
     pub(crate) n: usize,
+    pub(crate) side: Side,
     pub(crate) int: i64,
     pub(crate) uint: u64,
     pub(crate) float: f64,
@@ -33,16 +48,27 @@ pub(crate) fn check(n: u32) -> Result<usize, OpProblem> {
     Ok(n as usize)
 }
 
+impl Side {
+    /// At most `n` elements of a list: those that are left when it is cut at this side.
+    pub(crate) fn cut(self, list: Range<usize>, n: usize) -> Range<usize> {
+        let len = list.len().min(n);
+        match self {
+            Self::Right => list.start..list.start + len,
+            Self::Left => list.end - len..list.end,
+        }
+    }
+}
+
 impl Pad {
     /// Compiles for a kind of number: returns the op, and the kind of number after it.
-    pub(crate) fn compile(n: usize, value: f64, number: Number) -> (Self, Number) {
+    pub(crate) fn compile((n, side): (usize, Side), value: f64, number: Number) -> (Self, Number) {
         let (int, uint) = (exact_i64(value), exact_u64(value));
         let fits = match number {
             Number::Int => int.is_some(),
             Number::UInt => uint.is_some(),
             Number::F32 | Number::F64 => true,
         };
-        let pad = Self { n, int: int.unwrap_or_default(), uint: uint.unwrap_or_default(), float: value };
+        let pad = Self { n, side, int: int.unwrap_or_default(), uint: uint.unwrap_or_default(), float: value };
         (pad, if fits { number } else { number.floating() })
     }
 
@@ -57,14 +83,18 @@ mod tests {
     use std::sync::Arc;
 
     use crate::{
-        DType, Fill, Op, VocabValues,
+        DType, Fill, Op, Side, VocabValues,
         testing::{
             assemble, assert_doubles, assert_ints, compile_error, evaluate, int_lists, ints, row_error, text_lists,
         },
     };
 
     fn pad(n: u32, value: f64) -> Op {
-        Op::Pad { n, value }
+        pad_at(n, value, Side::Right)
+    }
+
+    fn pad_at(n: u32, value: f64, side: Side) -> Op {
+        Op::Pad { n, value, side }
     }
 
     #[test]
@@ -78,6 +108,16 @@ mod tests {
         let before = [1, 2, -1, -1, -1, -1, 4, 7].map(Some);
         assert_ints(&evaluate(&[fill.clone(), pad(2, -1.0)], lists()), &before);
         assert_ints(&evaluate(&[pad(2, -1.0), fill], lists()), &[1, 2, 7, 7, -1, -1, 4, 7].map(Some));
+    }
+
+    /// `keras.utils.pad_sequences([[1, 2, 3], [], [4]], maxlen=2, value=-1)`
+    #[test]
+    fn pads_and_cuts_at_the_start() {
+        let lists = || int_lists(&[Some(&[Some(1), Some(2), Some(3)]), Some(&[]), Some(&[Some(4)]), None]);
+        let expected = [Some(2), Some(3), Some(-1), Some(-1), Some(-1), Some(4), None, None];
+        assert_ints(&evaluate(&[pad_at(2, -1.0, Side::Left)], lists()), &expected);
+        let whole = || int_lists(&[Some(&[Some(1), Some(2)]), Some(&[Some(3), Some(4)])]);
+        assert_ints(&evaluate(&[pad_at(2, -1.0, Side::Left)], whole()), &[1, 2, 3, 4].map(Some));
     }
 
     #[test]

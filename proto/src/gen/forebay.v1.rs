@@ -96,9 +96,9 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Derive".into() }f
 pub struct Output {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Absent: UINT8 if every part ends in bytes, INT32 if every part ends in indices (INT64 if an index may exceed INT32), FLOAT32
-    /// otherwise. Plans that the server
-    /// returns always have it.
+    /// Absent: UINT8 if every part ends in bytes, INT32 if every part ends in indices (INT64 if an index may exceed INT32), ELEMENT
+    /// if a part has stored lists that are only filled, cut and padded, and the others end in those or in indices, and FLOAT32
+    /// otherwise. Plans that the server returns always have it.
     #[prost(enumeration = "DType", optional, tag = "2")]
     pub dtype: ::core::option::Option<i32>,
     #[prost(message, repeated, tag = "3")]
@@ -145,7 +145,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32, 33")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -214,6 +214,8 @@ pub mod op {
         AttentionMask(super::AttentionMask),
         #[prost(message, tag = "32")]
         DecodeImage(super::DecodeImage),
+        #[prost(message, tag = "33")]
+        LastN(super::LastN),
     }
 }
 impl ::prost::Name for Op {
@@ -543,6 +545,18 @@ impl ::prost::Name for FirstN {
 const NAME: &'static str = "FirstN";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FirstN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FirstN".into() }}
+/// The last n elements of a list. If a value is set, shorter lists are padded with it at their start, and the result is n columns.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct LastN {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+    #[prost(double, optional, tag = "2")]
+    pub value: ::core::option::Option<f64>,
+}
+impl ::prost::Name for LastN {
+const NAME: &'static str = "LastN";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LastN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LastN".into() }}
 /// A value of exactly n bytes becomes n columns, one per byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bytes {
@@ -553,13 +567,47 @@ impl ::prost::Name for Bytes {
 const NAME: &'static str = "Bytes";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Bytes".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Bytes".into() }}
-/// A list becomes n columns: shorter lists are padded with the value, longer ones truncated.
+/// A list becomes n columns: shorter lists are padded with the value, longer ones truncated, both at one side.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Pad {
     #[prost(uint32, tag = "1")]
     pub n: u32,
     #[prost(double, tag = "2")]
     pub value: f64,
+    #[prost(enumeration = "pad::Side", tag = "3")]
+    pub side: i32,
+}
+/// Nested message and enum types in `Pad`.
+pub mod pad {
+    /// An end of a list.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Side {
+        /// After the last element.
+        Right = 0,
+        /// Before the first element.
+        Left = 1,
+    }
+    impl Side {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Right => "RIGHT",
+                Self::Left => "LEFT",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "RIGHT" => Some(Self::Right),
+                "LEFT" => Some(Self::Left),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for Pad {
 const NAME: &'static str = "Pad";
@@ -684,18 +732,20 @@ impl ::prost::Name for Tokenize {
 const NAME: &'static str = "Tokenize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Tokenize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Tokenize".into() }}
-/// A list of integers becomes n columns: 1 for each of its first n elements, then 0.
+/// A list of integers becomes n columns: 1 for each of its elements, and 0 where Pad with the same n and side pads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AttentionMask {
     #[prost(uint32, tag = "1")]
     pub n: u32,
+    #[prost(enumeration = "pad::Side", tag = "2")]
+    pub side: i32,
 }
 impl ::prost::Name for AttentionMask {
 const NAME: &'static str = "AttentionMask";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.AttentionMask".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.AttentionMask".into() }}
 /// The bytes of a JPEG, PNG, WebP or GIF image (of its first frame) become a tensor \[height, width, channels\] of UINT8, or of
-/// FLOAT32 if it is normalized. The image is turned upright as its EXIF metadata says, converted to the channels, cropped,
+/// FLOAT32 if it is normalized. The image is turned upright, converted to the channels, cropped,
 /// resized and mirrored. Only the first op of a part, which is the only part of its output.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DecodeImage {
@@ -736,6 +786,13 @@ pub struct DecodeImage {
     /// output's name followed by _box (left, top, width, height in the upright image), and _flip, 1 for mirrored images.
     #[prost(bool, tag = "14")]
     pub encoded: bool,
+    #[prost(enumeration = "decode_image::Orientation", tag = "15")]
+    pub orientation: i32,
+    /// Columns of images. An image without an orientation of its own is turned like the image of the first of these columns in its
+    /// row that has one, as a mask that was made from the stored pixels; not if its sides show that it is already turned: if it
+    /// is upright where that image is stored lying. Absent: the columns of other ops of the plan with the same seed.
+    #[prost(string, repeated, tag = "16")]
+    pub turned_like: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Nested message and enum types in `DecodeImage`.
 pub mod decode_image {
@@ -844,6 +901,35 @@ pub mod decode_image {
             }
         }
     }
+    /// What happens to images that are stored in another orientation than they are shown in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Orientation {
+        /// An image is turned upright as its EXIF metadata says.
+        Apply = 0,
+        /// It is shown as stored.
+        Ignore = 1,
+    }
+    impl Orientation {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Apply => "APPLY",
+                Self::Ignore => "IGNORE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "APPLY" => Some(Self::Apply),
+                "IGNORE" => Some(Self::Ignore),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for DecodeImage {
 const NAME: &'static str = "DecodeImage";
@@ -876,6 +962,8 @@ pub enum DType {
     /// One column passed through unchanged, of any type, with its nulls.
     AsStored = 6,
     Float64 = 7,
+    /// That of the elements of stored lists: INT32, INT64 if they are wider integers, and FLOAT32 if they are no integers.
+    Element = 8,
 }
 impl DType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -892,6 +980,7 @@ impl DType {
             Self::Uint8 => "UINT8",
             Self::AsStored => "AS_STORED",
             Self::Float64 => "FLOAT64",
+            Self::Element => "ELEMENT",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -905,6 +994,7 @@ impl DType {
             "UINT8" => Some(Self::Uint8),
             "AS_STORED" => Some(Self::AsStored),
             "FLOAT64" => Some(Self::Float64),
+            "ELEMENT" => Some(Self::Element),
             _ => None,
         }
     }

@@ -71,7 +71,7 @@ fn computed(field: &Field) -> v1::Plan {
             (v1::DType::Int64, vec![Op::FillNull(text), hash()])
         }
         DataType::List(_) | DataType::LargeList(_) => {
-            (v1::DType::Float32, vec![Op::Pad(v1::Pad { n: 4, value: 0.0 }), zero()])
+            (v1::DType::Float32, vec![Op::Pad(v1::Pad { n: 4, ..v1::Pad::default() }), zero()])
         }
         _ => (
             v1::DType::Float32,

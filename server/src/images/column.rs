@@ -14,7 +14,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::{
     ImagePool, OnError,
     error::ImagesError,
-    jobs::{Headers, ImageJob, headers, jobs, rows},
+    jobs::{Headers, ImageJob, jobs, rows},
+    orientation::Turning,
 };
 use crate::{
     budget::{Budget, Reservation},
@@ -45,6 +46,8 @@ pub struct ImageColumn {
     pub decoder: Arc<ImageDecoder>,
     /// What happens to bytes that are not a whole image.
     pub on_error: OnError,
+    /// How images are turned.
+    pub turning: Turning,
     /// The threads that decode.
     pub pool: ImagePool,
 }
@@ -90,24 +93,26 @@ impl ImagePart {
 // === impl ImageColumn ===
 
 impl ImageColumn {
-    /// The values of images, of which `keys` has one per row. Errors name rows of the array.
+    /// The values of the first of these columns, whose images are turned like those of the others. `keys` has one per row.
+    /// Errors name rows of the column.
     pub async fn of(
         &self,
-        images: &ArrayRef,
+        columns: &[ArrayRef],
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<ImageValues, ImagesError> {
         let of_bytes = |array: ArrayRef| ImageValues { array, held: Vec::new() };
+        let [images, others @ ..] = columns else { return Ok(of_bytes(new_empty_array(&DataType::Null))) };
         match self.part {
-            ImagePart::Tensors => self.tensors(images, keys, budget).await,
+            ImagePart::Tensors => self.tensors((images, others), keys, budget).await,
             ImagePart::Bytes => Ok(of_bytes(ImageBytes::array(images)?)),
             ImagePart::Flips => {
                 let spec = self.decoder.spec();
                 Ok(of_bytes(Arc::new(keys.iter().map(|key| Some(u8::from(spec.flips(*key)))).collect::<UInt8Array>())))
             }
             ImagePart::Boxes => {
-                let (column, images) = (self.clone(), ImageBytes::of(images)?);
-                Ok(of_bytes(self.pool.cpu.run(move || column.boxes(&images, &keys)).await??))
+                let (column, images, others) = (self.clone(), ImageBytes::of(images)?, of_all(others)?);
+                Ok(of_bytes(self.pool.cpu.run(move || column.boxes(&images, &others, &keys)).await??))
             }
         }
     }
@@ -115,11 +120,12 @@ impl ImageColumn {
     /// The rows whose image cannot be decoded, as the plan's choice for them is made from. Counts nothing.
     pub async fn failing(
         &self,
-        images: &ArrayRef,
+        columns: &[ArrayRef],
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<Vec<usize>, ImagesError> {
-        let chunk = Arc::new(self.chunk(images, keys).await?);
+        let [images, others @ ..] = columns else { return Ok(Vec::new()) };
+        let chunk = Arc::new(self.chunk(images, others, keys).await?);
         let failed = match self.part {
             ImagePart::Tensors => self.decoded(&chunk, budget).await?.into_iter().flat_map(|done| done.1).collect(),
             ImagePart::Bytes | ImagePart::Boxes | ImagePart::Flips => damaged(&chunk.headers),
@@ -129,7 +135,7 @@ impl ImageColumn {
 
     async fn tensors(
         &self,
-        images: &ArrayRef,
+        (images, others): (&ArrayRef, &[ArrayRef]),
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<ImageValues, ImagesError> {
@@ -138,7 +144,7 @@ impl ImageColumn {
             return Ok(ImageValues { array: new_empty_array(&spec.data_type()), held: Vec::new() });
         }
         let count = images.len();
-        let chunk = Arc::new(self.chunk(images, keys).await?);
+        let chunk = Arc::new(self.chunk(images, others, keys).await?);
         let done = self.decoded(&chunk, budget).await?;
         drop(chunk);
         let (mut arrays, mut held) = (Vec::with_capacity(done.len()), Vec::with_capacity(done.len()));
@@ -159,9 +165,14 @@ impl ImageColumn {
     }
 
     /// Reads the headers of images.
-    async fn chunk(&self, images: &ArrayRef, keys: Vec<ImageKey>) -> Result<ImageChunk, ImagesError> {
-        let images = ImageBytes::of(images)?;
-        let read = move || ImageChunk { headers: headers(&images), images, keys };
+    async fn chunk(
+        &self,
+        images: &ArrayRef,
+        others: &[ArrayRef],
+        keys: Vec<ImageKey>,
+    ) -> Result<ImageChunk, ImagesError> {
+        let (turning, images, others) = (self.turning, ImageBytes::of(images)?, of_all(others)?);
+        let read = move || ImageChunk { headers: turning.of(&images, &others), images, keys };
         Ok(self.pool.cpu.run(read).await?)
     }
 
@@ -195,8 +206,8 @@ impl ImageColumn {
         Ok((tensors, failed.into_iter().map(|(row, problem)| (first + row, problem)).collect(), memory))
     }
 
-    fn boxes(&self, images: &ImageBytes, keys: &[ImageKey]) -> Result<ArrayRef, ImagesError> {
-        let (spec, headers) = (self.decoder.spec(), headers(images));
+    fn boxes(&self, images: &ImageBytes, others: &[ImageBytes], keys: &[ImageKey]) -> Result<ArrayRef, ImagesError> {
+        let (spec, headers) = (self.decoder.spec(), self.turning.of(images, others));
         self.judge(damaged(&headers))?;
         let (mut values, mut is_valid) = (Vec::with_capacity(4 * headers.len()), Vec::with_capacity(headers.len()));
         for (header, key) in headers.iter().zip(keys) {
@@ -224,6 +235,11 @@ impl ImageColumn {
         let first = failed.into_iter().next();
         first.map_or(Ok(()), |(row, problem)| Err(ImagesError::Image { column: self.column.clone(), row, problem }))
     }
+}
+
+/// The bytes of columns of images.
+fn of_all(columns: &[ArrayRef]) -> Result<Vec<ImageBytes>, ImagesError> {
+    columns.iter().map(|column| Ok(ImageBytes::of(column)?)).collect()
 }
 
 /// The rows whose header cannot be read.

@@ -6,6 +6,7 @@
 mod column;
 mod error;
 mod jobs;
+mod orientation;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use tokio::sync::Semaphore;
 
 pub use column::{ImageColumn, ImagePart, ImageValues};
 pub use error::ImagesError;
+pub use orientation::Turning;
 
 use crate::cpu_pool::CpuPool;
 

@@ -39,14 +39,16 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
         let key = if join.key.is_empty() { &join.on } else { &join.key };
         v1::Join { key: key.clone(), ..join.clone() }
     });
-    v1::Plan {
+    let mut canonical = v1::Plan {
         filter: plan.filter.trim().to_owned(),
         derive: plan.derive.clone(),
         outputs: outputs.collect(),
         units,
         join: join.collect(),
         types,
-    }
+    };
+    defaults::write_turned_like(&mut canonical);
+    canonical
 }
 
 /// Returns a chain for each combination of columns of the lookups: the first lookup's columns in order, each with those

@@ -34,10 +34,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::Abs(_) => Op::Abs,
         OpMessage::Logit(message) => Op::Logit { eps: message.eps },
         OpMessage::BoxCox(message) => Op::BoxCox { lambda: message.lambda },
-        OpMessage::MaxAbs(message) => match message.max_abs {
-            Some(max_abs) => Op::MaxAbs { max_abs },
-            None => return Err(unlearned("max_abs")),
-        },
+        OpMessage::MaxAbs(message) => Op::MaxAbs { max_abs: message.max_abs.ok_or_else(|| unlearned("max_abs"))? },
         OpMessage::Robust(message) => match (message.center, message.scale) {
             (Some(center), Some(scale)) => Op::Robust { center, scale },
             _ => return Err(unlearned("robust")),
@@ -47,8 +44,11 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         }
         OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
         OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
-        OpMessage::Pad(message) => Op::Pad { n: message.n, value: message.value },
-        OpMessage::AttentionMask(message) => Op::AttentionMask { n: message.n },
+        OpMessage::LastN(message) => Op::LastN { n: message.n, value: message.value },
+        OpMessage::Pad(message) => parameters::pad(message, &format!("{path}.ops[{number}].pad"))?,
+        OpMessage::AttentionMask(message) => {
+            parameters::attention_mask(*message, &format!("{path}.ops[{number}].attention_mask"))?
+        }
         OpMessage::Bytes(message) => Op::Bytes { n: message.n },
         OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
@@ -104,7 +104,7 @@ fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanE
 pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
     op.op.as_ref().ok_or_else(|| {
         let known =
-            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, decode_image, fill_null, first_n, hash_bucket, log1p, logit, lookup, map_id, \
+            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, decode_image, fill_null, first_n, hash_bucket, last_n, log1p, logit, lookup, map_id, \
              max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, \
              tokenize, udf, vocab";
         PlanError::field(format!("{path}.ops[{number}]"), known)

@@ -10,7 +10,7 @@ use super::{
     OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID,
     chain_start::{chain_start, renumbered},
     decode_image::more_outputs,
-    default_dtype::dtype_of,
+    default_dtype::{dtype_of, of_elements},
     encodings::chain_schema,
     error::PlanError,
     learn::first_unlearned,
@@ -68,7 +68,7 @@ pub fn output_specs(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result
         if chains.is_empty() {
             return Err(PlanError::field(format!("{path}.parts"), "an output needs at least one column"));
         }
-        specs.push(OutputSpec { name: output.name.clone(), dtype: dtype(output, &path)?, chains });
+        specs.push(OutputSpec { name: output.name.clone(), dtype: dtype(output, schema, &path)?, chains });
     }
     Ok(specs)
 }
@@ -130,8 +130,9 @@ fn check_column(schema: &Schema, column: &str, path: &str) -> Result<(), PlanErr
     }
 }
 
-fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
-    Ok(match v1::DType::try_from(dtype_of(output)) {
+fn dtype(output: &v1::Output, schema: &Schema, path: &str) -> Result<DType, PlanError> {
+    let named = v1::DType::try_from(dtype_of(output));
+    Ok(match named.map(|named| if named == v1::DType::Element { of_elements(output, schema) } else { named }) {
         Ok(v1::DType::Float32) => DType::Float32,
         Ok(v1::DType::Float16) => DType::Float16,
         Ok(v1::DType::Float64) => DType::Float64,
@@ -140,8 +141,9 @@ fn dtype(output: &v1::Output, path: &str) -> Result<DType, PlanError> {
         Ok(v1::DType::Int64) => DType::Int64,
         Ok(v1::DType::Uint8) => DType::UInt8,
         Ok(v1::DType::AsStored) => DType::AsStored,
-        Err(_) => {
-            let allowed = "expected one of FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT32, INT64, UINT8, AS_STORED";
+        Ok(v1::DType::Element) | Err(_) => {
+            let allowed =
+                "expected one of FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT32, INT64, UINT8, AS_STORED, ELEMENT";
             return Err(PlanError::field(format!("{path}.dtype"), allowed));
         }
     })

@@ -1,6 +1,7 @@
-//! Parameters that are compared with values of a column: bounds, boundaries and ids, as doubles or exact integers.
+//! Parameters that are compared with values of a column: bounds, boundaries and ids, as doubles or exact integers. And the
+//! sides of lists.
 
-use forebay_kernels::Op;
+use forebay_kernels::{Op, Side};
 use forebay_proto::v1;
 
 use super::error::PlanError;
@@ -35,6 +36,25 @@ pub(super) fn clip(message: &v1::Clip, path: &str) -> Result<Op, PlanError> {
         return Ok(Op::ClipWhole { min: whole(min), max: whole(max) });
     }
     Ok(Op::Clip { min: min.map(Bound::number), max: max.map(Bound::number) })
+}
+
+/// Converts a pad.
+pub(super) fn pad(message: &v1::Pad, path: &str) -> Result<Op, PlanError> {
+    Ok(Op::Pad { n: message.n, value: message.value, side: side(message.side, path)? })
+}
+
+/// Converts an attention mask.
+pub(super) fn attention_mask(message: v1::AttentionMask, path: &str) -> Result<Op, PlanError> {
+    Ok(Op::AttentionMask { n: message.n, side: side(message.side, path)? })
+}
+
+/// Converts the side of lists that is padded.
+fn side(side: i32, path: &str) -> Result<Side, PlanError> {
+    match v1::pad::Side::try_from(side) {
+        Ok(v1::pad::Side::Right) => Ok(Side::Right),
+        Ok(v1::pad::Side::Left) => Ok(Side::Left),
+        Err(_) => Err(PlanError::field(format!("{path}.side"), "expected one of RIGHT, LEFT")),
+    }
 }
 
 /// Returns whether a bucketize has boundaries, given or learned.

@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field, Schema};
+use forebay_kernels::DType;
 use forebay_proto::v1;
 
-use super::{Answer, Request, Tables, canonical, compile, first_unlearned, learn, pass_count, plan_id, questions};
+use super::{
+    Answer, Request, Tables, canonical, compile, decode_image_calls, first_unlearned, learn, output_specs, pass_count,
+    plan_id, questions,
+};
 
 fn plan(json: &str) -> v1::Plan {
     forebay_proto::decode(json.as_bytes()).unwrap().0
@@ -112,6 +118,12 @@ fn a_canonical_plan_names_every_dtype() {
         (r#"{"hash_bucket": {"buckets": 1099511627776}}, {"first_n": {"n": 4, "value": 0}}"#, v1::DType::Int64),
         (r#"{"first_n": {"n": 4}}, {"vocab": {}}"#, v1::DType::Int32),
         (r#"{"first_n": {"n": 4}}"#, v1::DType::Float32),
+        (r#"{"first_n": {"n": 4, "value": 0}}"#, v1::DType::Element),
+        (r#"{"fill_null": {"integer": 0}}, {"pad": {"n": 4}}"#, v1::DType::Element),
+        (r#"{"pad": {"n": 4, "value": 0.5}}"#, v1::DType::Float32),
+        (r#"{"last_n": {"n": 4}}, {"clip": {"max": 9}}"#, v1::DType::Float32),
+        (r#"{"fill_null": {"integer": 0}}"#, v1::DType::Float32),
+        (r#"{"lookup": {"table": "t", "key": "k", "columns": ["x"]}}, {"pad": {"n": 4}}"#, v1::DType::Float32),
         (r#"{"ngram": {"n": 2, "buckets": 2147483647}}"#, v1::DType::Int32),
         (r#"{"ngram": {"n": 2, "buckets": 2147483648}}"#, v1::DType::Int64),
         (r#"{"vocab": {"oov_buckets": 2147483648}}"#, v1::DType::Int64),
@@ -128,4 +140,55 @@ fn a_canonical_plan_names_every_dtype() {
     );
     assert_eq!(canonical(&named).outputs[0].dtype(), v1::DType::Float32);
     assert_eq!(canonical(&canonical(&named)), canonical(&named));
+}
+
+#[test]
+fn an_output_of_stored_lists_has_the_type_of_their_integers() {
+    let list = |item: DataType| DataType::List(Arc::new(Field::new("item", item, true)));
+    let fields = [
+        ("small", list(DataType::Int16)),
+        ("int", list(DataType::Int32)),
+        ("long", list(DataType::Int64)),
+        ("float", list(DataType::Float64)),
+        ("one", DataType::Int32),
+    ];
+    let schema = Schema::new(fields.map(|(name, kind)| Field::new(name, kind, true)).to_vec());
+    let dtype = |parts: &str| {
+        let plan = canonical(&plan(&format!(r#"{{"outputs": [{{"name": "x", "parts": [{parts}]}}]}}"#)));
+        output_specs(&plan, &schema, &Tables::default()).unwrap()[0].dtype
+    };
+    let part = |columns: &str, ops: &str| format!(r#"{{"columns": [{columns}], "ops": [{ops}]}}"#);
+    let (pad, hashed) = (r#"{"pad": {"n": 2}}"#, r#"{"hash_bucket": {"buckets": 9}}"#);
+    for (parts, expected) in [
+        (part(r#""small", "int""#, pad), DType::Int32),
+        (part(r#""int", "long""#, pad), DType::Int64),
+        (part(r#""int", "float""#, pad), DType::Float32),
+        (part(r#""int""#, r#"{"pad": {"n": 2, "value": 2147483648}}"#), DType::Int64),
+        (part(r#""int""#, r#"{"last_n": {"n": 2, "value": -1}}"#), DType::Int32),
+        (part(r#""int""#, r#"{"last_n": {"n": 2}}"#), DType::Float32),
+        ([part(r#""int""#, pad), part(r#""one""#, hashed)].join(", "), DType::Int32),
+        ([part(r#""int""#, pad), part(r#""one""#, "")].join(", "), DType::Float32),
+    ] {
+        assert_eq!(dtype(&parts), expected, "{parts}");
+    }
+}
+
+#[test]
+fn images_of_the_same_seed_are_turned_alike() {
+    let output = |name: &str, more: &str| {
+        let op = format!(r#"{{"decode_image": {{"height": 4, "width": 4{more}}}}}"#);
+        format!(r#"{{"name": "{name}{}", "parts": [{{"columns": ["{name}"], "ops": [{op}]}}]}}"#, more.len())
+    };
+    let turned_like = |outputs: &[String]| {
+        let plan = canonical(&plan(&format!(r#"{{"outputs": [{}]}}"#, outputs.join(", "))));
+        assert_eq!(canonical(&plan), plan);
+        let calls = decode_image_calls(&plan).unwrap();
+        calls.into_iter().map(|(call, _)| call.op.turned_like).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(turned_like(&[output("a", ""), output("b", "")]), [["b"], ["a"]]);
+    assert_eq!(turned_like(&[output("a", ""), output("a", r#", "channels": 1"#)]), [none, none]);
+    assert_eq!(turned_like(&[output("a", ""), output("b", r#", "seed": 1"#)]), [none, none]);
+    assert_eq!(turned_like(&[output("a", ""), output("b", r#", "orientation": "IGNORE""#)]), [none, none]);
+    assert_eq!(turned_like(&[output("a", ""), output("b", r#", "turned_like": ["c"]"#)])[1], ["c"]);
 }

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import ExifTags, Image
 
 import forebay as fb
 from harness.daemon import LOOPBACK, Daemon
-from harness.images import Sample, draws, expected, flips, is_reduced, random_box, upright
+from harness.images import Sample, draws, encoded, expected, flips, is_reduced, random_box, upright
 from harness.metrics import scrape
+from harness.serving import Serve
 
 IMAGE = fb.cols("image")
 RANDOM = IMAGE.decode_image(24, 24, crop="random", flip=True)
@@ -58,6 +60,56 @@ def test_torchvision_draws_the_same_distribution(client: fb.Client, images: list
         left = np.array([box[their] for box in theirs], float)
         right = np.array([box[our] for box in ours], float)
         assert abs(left.mean() - right.mean()) < 5 * left.std() / 4000**0.5
+
+
+def test_a_mask_is_turned_like_its_image(serve: Serve, tmp_path: Path):
+    """An image with an orientation and its mask, made from the stored pixels or from those that are shown."""
+    stored = np.zeros((90, 160), np.uint8)
+    stored[10:50, 20:70] = 255
+    table: dict[str, list[bytes | None]] = {"image": [], "stored": [], "shown": []}
+    for orientation in (1, 2, 3, 4, 5, 6, 7, 8):
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        image = encoded(Image.fromarray(np.repeat(255 - stored[..., None], 3, 2)), "JPEG", quality=95, exif=exif)
+        table["image"].append(image)
+        table["stored"].append(encoded(Image.fromarray(stored), "PNG"))
+        table["shown"].append(encoded(upright(image).convert("L").point(lambda value: 255 * (value < 128)), "PNG"))
+    for column in table.values():
+        column.append(column[5])
+    table["image"].append(None)
+    table["stored"].append(table["stored"][0])
+    table["shown"].append(table["shown"][0])
+    pq.write_table(pa.table(table), tmp_path / "masks.parquet")
+
+    def view(column: str, channels: int, **options: Any) -> fb.Columns:
+        op = {"crop": "random", "flip": True, "resize": "nearest", **options}
+        return fb.cols(column).decode_image(64, 64, channels=channels, on_error="null", **op).fill_null(0)
+
+    def agreement(mask: str, image: dict[str, Any], other: dict[str, Any]) -> np.ndarray:
+        plan = fb.Plan(outputs={"image": view("image", 3, **image), "mask": view(mask, 1, **other)})
+        batch = next(client.stream("masks", plan, batch_size=16))
+        pixels, shown = np.asarray(batch["image"]).mean(-1), np.asarray(batch["mask"])[..., 0]
+        return ((pixels < 128) == (shown > 127)).mean(axis=(1, 2))
+
+    with fb.connect(serve({"masks": str(tmp_path / "masks.parquet")}).url) as client:
+        for options in ({}, {"crop": "center", "flip": False}, {"crop": "none", "flip": False}):
+            assert agreement("stored", options, options)[:9].min() > 0.95
+            ignored = {**options, "orientation": "ignore"}
+            assert agreement("stored", ignored, ignored)[:9].min() > 0.95
+            # What is shown has other sides than what is stored: it is not turned again.
+            assert agreement("shown", options, options)[[0, 4, 5, 6, 7, 8]].min() > 0.95
+            assert agreement("shown", options, ignored)[:9].min() > 0.95
+        assert agreement("stored", {}, {"orientation": "ignore"})[5] < 0.95
+        plan = fb.Plan(outputs={"image": view("image", 3), "mask": view("stored", 1)})
+        batches = list(client.stream("masks", plan, batch_size=4))
+        again = list(client.stream("masks", plan, batch_size=4, start_position=4))
+        assert all(one.data.equals(other.data) for one, other in zip(batches[1:], again, strict=True))
+        # A plan of masks alone has nothing to turn them by, and other seeds are other views.
+        seeds = fb.Plan(outputs={"image": view("image", 3), "mask": view("stored", 1, seed=1, crop="none", flip=False)})
+        alone = fb.Plan(outputs={"mask": view("stored", 1, crop="none", flip=False)})
+        masks = [np.asarray(next(client.stream("masks", plan, batch_size=16))["mask"]) for plan in (seeds, alone)]
+        assert (masks[0] == masks[1]).all()
+        assert (masks[1] == masks[1][0]).all()
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

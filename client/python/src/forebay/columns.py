@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from . import ops as _ops
-from .image_ops import Crop, OnImageError, Resize, decode_image
+from .image_ops import Crop, OnImageError, Orientation, Resize, decode_image
+from .list_ops import SIDES, Side
 from .op import (
     EXACT_IN_DOUBLE,
     INT64_MAX,
@@ -305,16 +306,25 @@ class Columns:
         return self._then(_ops.PositiveMod(whole_number("positive_mod: modulus", modulus, least=1, most=INT64_MAX)))
 
     def first_n(self, n: int, *, value: float | None = None) -> Columns:
-        """Keep the first `n` elements of a list; with `value`, pad shorter lists and return n columns.
-
-        No op keeps the last elements, such as the newest of a history that is stored oldest first.
-        """
-        count = _count_from_start("first_n", n)
+        """Keep the first `n` elements of a list; with `value`, pad shorter lists at the end and return n columns."""
+        count = _element_count("first_n", n)
         return self._then(_ops.FirstN(count, None if value is None else fill_value("first_n: value", value)))
 
-    def pad(self, n: int, value: float = 0.0) -> Columns:
-        """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones, both at the end."""
-        return self._then(_ops.Pad(_count_from_start("pad", n), fill_value("pad: value", value)))
+    def last_n(self, n: int, *, value: float | None = None) -> Columns:
+        """Keep the last `n` elements of a list, such as the newest of a history that is stored oldest first.
+
+        With `value`, pad shorter lists at the start and return n columns.
+        """
+        count = _element_count("last_n", n)
+        return self._then(_ops.LastN(count, None if value is None else fill_value("last_n: value", value)))
+
+    def pad(self, n: int, value: float = 0.0, *, side: Side = "right") -> Columns:
+        """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones, both at one side.
+
+        With ``side="left"``, the last elements are kept, and they are the last columns.
+        """
+        count = _element_count("pad", n)
+        return self._then(_ops.Pad(count, fill_value("pad: value", value), _side("pad", side)))
 
     def bytes(self, n: int) -> Columns:
         """Convert a value of exactly `n` bytes, such as the pixels of an image, to `n` columns of 0 to 255.
@@ -404,6 +414,7 @@ class Columns:
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
         on_error: OnImageError = "fail",
         encoded: bool = False,
+        orientation: Orientation = "apply",
     ) -> Columns:
         """Convert the bytes of a JPEG, PNG, WebP or GIF image to a tensor [`height`, `width`, `channels`].
 
@@ -413,6 +424,10 @@ class Columns:
         ``RandomResizedCrop`` draws it. `flip` mirrors every second image. What is random depends on the stream's seed,
         the epoch, the row and `seed` alone. `on_error` decides about images that cannot be decoded. With `encoded`,
         the batch has the bytes as stored, the box and the flip. It must be the first op.
+
+        Images are turned upright as their EXIF metadata says, and images of other columns with the same `seed`, such as
+        masks, are turned with them if they have no orientation of their own. ``orientation="ignore"`` leaves an image
+        as it is stored.
         """
         if self.ops:
             raise ValueError(
@@ -433,12 +448,13 @@ class Columns:
             normalize=normalize,
             on_error=on_error,
             encoded=encoded,
+            orientation=orientation,
         )
         return self._then(op)
 
-    def attention_mask(self, n: int) -> Columns:
-        """Convert a list to `n` columns: 1 for each of its first `n` elements, then 0, as for `pad`."""
-        return self._then(_ops.AttentionMask(whole_number("attention_mask: n", n, least=1, most=PAD_MAX)))
+    def attention_mask(self, n: int, *, side: Side = "right") -> Columns:
+        """Convert a list to `n` columns: 1 for each of its elements, and 0 where `pad` with the same arguments pads."""
+        return self._then(_ops.AttentionMask(_element_count("attention_mask", n), _side("attention_mask", side)))
 
     def one_hot(self, size: int | None = None) -> Columns:
         """Convert index i to columns with a 1 in column i: `size` columns, or one per index of the previous op."""
@@ -479,14 +495,19 @@ class Columns:
         return replace(self, ops=(*self.ops, op))
 
 
-def _count_from_start(op: str, n: object) -> int:
+def _element_count(op: str, n: object) -> int:
     """Return the number of elements that an op keeps."""
     if isinstance(n, (int, np.integer)) and int(cast(int, n)) < 0:
         raise ValueError(
-            f"{op}: n must be at least 1, not {n}: it counts from the start of a list, and no op keeps the last "
-            "elements; store lists with the newest element first, or output whole lists and cut them in map_batches"
+            f'{op}: n must be at least 1, not {n}: for the last elements of lists, use last_n(n) or pad(n, side="left")'
         )
     return whole_number(f"{op}: n", cast(object, n), least=1, most=PAD_MAX)
+
+
+def _side(op: str, side: str) -> str:
+    if side not in SIDES:
+        raise ValueError(f"{op}: side must be one of {', '.join(SIDES)}, not {side!r}")
+    return side.upper()
 
 
 def _may_be_stored(op: Op) -> bool:

@@ -11,11 +11,13 @@ from .op import UINT64_MAX, Json, Op, in_range, number, whole_number
 Resize = Literal["bilinear", "nearest", "bicubic", "lanczos", "box", "hamming"]
 Crop = Literal["none", "center", "random"]
 OnImageError = Literal["fail", "null", "skip"]
+Orientation = Literal["apply", "ignore"]
 
 # In the order of their numbers in plan.proto.
 RESIZES = ("bilinear", "nearest", "bicubic", "lanczos", "box", "hamming")
 CROPS = ("none", "center", "random")
 ON_ERRORS = ("fail", "null", "skip")
+ORIENTATIONS = ("apply", "ignore")
 
 # The server's limits: rows or columns, and values, of a tensor.
 SIDE_MAX = 16_384
@@ -46,6 +48,8 @@ class DecodeImage(Op):
     normalize: Normalize | None = None
     on_error: str = "FAIL"
     encoded: bool = False
+    orientation: str = "APPLY"
+    turned_like: tuple[str, ...] = ()
 
     def to_dict(self) -> Json:
         """Return the fields that are set."""
@@ -68,6 +72,10 @@ class DecodeImage(Op):
             fields["on_error"] = self.on_error
         if self.encoded:
             fields["encoded"] = True
+        if self.orientation != "APPLY":
+            fields["orientation"] = self.orientation
+        if self.turned_like:
+            fields["turned_like"] = list(self.turned_like)
         return fields
 
 
@@ -85,6 +93,7 @@ def decode_image(
     normalize: tuple[Sequence[float], Sequence[float]] | None,
     on_error: OnImageError,
     encoded: bool,
+    orientation: Orientation,
 ) -> DecodeImage:
     """Check the arguments of `Columns.decode_image` and return the op."""
     sides = [
@@ -97,7 +106,13 @@ def decode_image(
         raise ValueError(
             f"decode_image: a tensor has at most {VALUES_MAX} values, not {sides[0] * sides[1] * channels}"
         )
-    for name, value, known in (("resize", resize, RESIZES), ("crop", crop, CROPS), ("on_error", on_error, ON_ERRORS)):
+    choices = (
+        ("resize", resize, RESIZES),
+        ("crop", crop, CROPS),
+        ("on_error", on_error, ON_ERRORS),
+        ("orientation", orientation, ORIENTATIONS),
+    )
+    for name, value, known in choices:
         if value not in known:
             raise ValueError(f"decode_image: {name} must be one of {', '.join(known)}, not {value!r}")
     if crop != "random" and (scale is not None or ratio is not None):
@@ -121,6 +136,7 @@ def decode_image(
         None if normalize is None else _normalize(normalize, channels),
         on_error.upper(),
         encoded,
+        orientation.upper(),
     )
 
 

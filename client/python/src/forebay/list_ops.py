@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from .op import Json, Op, json_number
+
+Side = Literal["right", "left"]
+
+# In the order of their numbers in plan.proto.
+SIDES = ("right", "left")
+
+
+def _side(side: str) -> Json:
+    return {} if side == "RIGHT" else {"side": side}
 
 
 @dataclass(frozen=True)
@@ -27,12 +36,20 @@ class FirstN(Op):
 
 
 @dataclass(frozen=True)
+class LastN(FirstN):
+    """The last n elements of a list; n columns with a fill value, which pads at the start."""
+
+    name: ClassVar[str] = "last_n"
+
+
+@dataclass(frozen=True)
 class Pad(Op):
-    """A list becomes n columns: shorter ones are padded, longer ones truncated."""
+    """A list becomes n columns: shorter ones are padded, longer ones truncated, both at one side."""
 
     name: ClassVar[str] = "pad"
     n: int = 0
     value: float = 0.0
+    side: str = "RIGHT"
 
     @property
     def keeps_indexes(self) -> bool:
@@ -40,21 +57,22 @@ class Pad(Op):
         return self.value.is_integer()
 
     def to_dict(self) -> Json:
-        """Return both fields."""
-        return {"n": self.n, "value": json_number(self.value)}
+        """Return n, the value, and the side if it is the left one."""
+        return {"n": self.n, "value": json_number(self.value), **_side(self.side)}
 
 
 @dataclass(frozen=True)
 class AttentionMask(Op):
-    """A list becomes n columns: 1 for each of its elements, then 0."""
+    """A list becomes n columns: 1 for each of its elements, and 0 where `Pad` pads."""
 
     name: ClassVar[str] = "attention_mask"
     indexes: ClassVar[bool] = True
     n: int = 0
+    side: str = "RIGHT"
 
     def to_dict(self) -> Json:
-        """Return the field."""
-        return {"n": self.n}
+        """Return n, and the side if it is the left one."""
+        return {"n": self.n, **_side(self.side)}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .index_ops import (
     Values,
     Vocab,
 )
-from .list_ops import AttentionMask, Bytes, FirstN, Lookup, Ngram, Pad
+from .list_ops import AttentionMask, Bytes, FirstN, LastN, Lookup, Ngram, Pad
 from .number_ops import (
     STATS,
     Abs,
@@ -55,6 +55,7 @@ __all__ = [
     "FittedRows",
     "HashBucket",
     "Json",
+    "LastN",
     "Log1p",
     "Logit",
     "Lookup",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from .chains import cols
 from .columns import Columns
@@ -13,8 +13,8 @@ from .op import column_name
 from .pack import Pack
 from .terminal_text import LINE_WIDTH, PARTS_SHOWN, Branch, elided, html_tree, text_width
 
-DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED"]
-DTYPES: tuple[str, ...] = ("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED")
+DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED", "ELEMENT"]
+DTYPES: tuple[str, ...] = get_args(DType)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None, pack
 
     Without a dtype, the server chooses: UINT8 if every part ends in bytes, INT32 (INT64 if necessary) if every part
     ends in indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed
-    by fill_null, first_n or pad with whole numbers), and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
+    by fill_null, first_n, last_n or pad with whole numbers), that of the stored integers if lists of integers are
+    padded, and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
 
     A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`. With `pack`, a
     `Pack` or the length of its sequences, the rows of the stream are sequences of such lists, and the output is the

@@ -14,12 +14,14 @@ from typing import cast
 Fields = Mapping[str, object]
 
 FORM = b"forebay plan 1\n"
-DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED", "FLOAT64")
+DTYPES = ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "INT64", "UINT8", "AS_STORED", "FLOAT64", "ELEMENT")
 STATS = ("MEAN", "MEDIAN", "MODE")
 TRUNCATIONS = ("RIGHT", "LEFT", "ERROR")
 RESIZES = ("BILINEAR", "NEAREST", "BICUBIC", "LANCZOS", "BOX", "HAMMING")
 CROPS = ("NONE", "CENTER", "RANDOM")
 ON_ERRORS = ("FAIL", "NULL", "SKIP")
+ORIENTATIONS = ("APPLY", "IGNORE")
+SIDES = ("RIGHT", "LEFT")
 
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
 # Kinds include the names of messages.
@@ -78,6 +80,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "tokenize": (29, "?Tokenize"),
         "attention_mask": (31, "?AttentionMask"),
         "decode_image": (32, "?DecodeImage"),
+        "last_n": (33, "?LastN"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -128,7 +131,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Cross": {"columns": (1, "*string"), "buckets": (2, "uint64"), "seed": (3, "uint64")},
     "MultiHot": {"size": (1, "uint32")},
     "FirstN": {"n": (1, "uint32"), "value": (2, "?double")},
-    "Pad": {"n": (1, "uint32"), "value": (2, "double")},
+    "LastN": {"n": (1, "uint32"), "value": (2, "?double")},
+    "Pad": {"n": (1, "uint32"), "value": (2, "double"), "side": (3, "Side")},
     "Lookup": {
         "table": (1, "string"),
         "key": (2, "string"),
@@ -154,7 +158,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "truncation": (5, "Truncation"),
         "add_special_tokens": (6, "?bool"),
     },
-    "AttentionMask": {"n": (1, "uint32")},
+    "AttentionMask": {"n": (1, "uint32"), "side": (2, "Side")},
     "DecodeImage": {
         "height": (1, "uint32"),
         "width": (2, "uint32"),
@@ -170,6 +174,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "normalize": (12, "?Normalize"),
         "on_error": (13, "OnError"),
         "encoded": (14, "bool"),
+        "orientation": (15, "Orientation"),
+        "turned_like": (16, "*string"),
     },
     "Normalize": {"mean": (1, "*double"), "std": (2, "*double")},
     "CountEncode": {"values": (1, "?VocabValues"), "counts": (2, "*uint64")},
@@ -196,6 +202,8 @@ ENUMS = {
     "Resize": RESIZES,
     "Crop": CROPS,
     "OnError": ON_ERRORS,
+    "Orientation": ORIENTATIONS,
+    "Side": SIDES,
 }
 
 VARINT, FIXED64, LENGTH = 0, 1, 2

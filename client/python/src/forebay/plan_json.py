@@ -14,8 +14,9 @@ from typing import TypedDict, cast
 from . import ops
 from .chains import cols
 from .columns import Columns
-from .image_ops import CROPS, ON_ERRORS, RESIZES
+from .image_ops import CROPS, ON_ERRORS, ORIENTATIONS, RESIZES
 from .joins import Join
+from .list_ops import SIDES
 from .op import Op
 from .outputs import Output, output
 from .pack import Pack
@@ -220,9 +221,20 @@ def _first_n(where: str, body: object) -> Op:
     return ops.FirstN(_wholes(where, fields, "n")[0], value)
 
 
-def _pad(where: str, body: object) -> Op:
+def _last_n(where: str, body: object) -> Op:
     fields = _set(where, body, "n", "value")
-    return ops.Pad(_wholes(where, fields, "n")[0], _number(where, fields.get("value", 0.0)))
+    value = None if "value" not in fields else _number(where, fields["value"])
+    return ops.LastN(_wholes(where, fields, "n")[0], value)
+
+
+def _pad(where: str, body: object) -> Op:
+    fields = _set(where, body, "n", "value", "side")
+    value, side = _number(where, fields.get("value", 0.0)), _side(where, fields)
+    return ops.Pad(_wholes(where, fields, "n")[0], value, side)
+
+
+def _side(where: str, fields: Fields) -> str:
+    return _choice(f"{where}.side", fields.get("side", "RIGHT"), SIDES)
 
 
 def _lookup(where: str, body: object) -> Op:
@@ -277,11 +289,9 @@ def _tokenize(where: str, body: object) -> Op:
 
 def _decode_image(where: str, body: object) -> Op:
     names = ("height", "width", "channels", "resize", "crop", "flip", "seed", "normalize", "on_error", "encoded")
-    fields = _set(where, body, *names, "scale_min", "scale_max", "ratio_min", "ratio_max")
-    bounds = {
-        name: None if name not in fields else _number(where, fields[name])
-        for name in ("scale_min", "scale_max", "ratio_min", "ratio_max")
-    }
+    bounds_of = ("scale_min", "scale_max", "ratio_min", "ratio_max")
+    fields = _set(where, body, *names, *bounds_of, "orientation", "turned_like")
+    bounds = {name: None if name not in fields else _number(where, fields[name]) for name in bounds_of}
     height, width, seed = _wholes(where, fields, "height", "width", "seed")
     return ops.DecodeImage(
         height,
@@ -296,6 +306,8 @@ def _decode_image(where: str, body: object) -> Op:
         None if "normalize" not in fields else _normalize(f"{where}.normalize", fields["normalize"]),
         _choice(f"{where}.on_error", fields.get("on_error", "FAIL"), ON_ERRORS),
         _flag(f"{where}.encoded", fields.get("encoded", False)),
+        _choice(f"{where}.orientation", fields.get("orientation", "APPLY"), ORIENTATIONS),
+        _texts(f"{where}.turned_like", fields.get("turned_like")),
     )
 
 
@@ -323,7 +335,8 @@ def _flag(where: str, value: object) -> bool:
 
 
 def _attention_mask(where: str, body: object) -> Op:
-    return ops.AttentionMask(_wholes(where, _set(where, body, "n"), "n")[0])
+    fields = _set(where, body, "n", "side")
+    return ops.AttentionMask(_wholes(where, fields, "n")[0], _side(where, fields))
 
 
 def _positive_mod(where: str, body: object) -> Op:
@@ -385,6 +398,7 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "cross": _cross,
     "multi_hot": _multi_hot,
     "first_n": _first_n,
+    "last_n": _last_n,
     "pad": _pad,
     "lookup": _lookup,
     "ngram": _ngram,

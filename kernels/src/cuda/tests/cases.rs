@@ -12,7 +12,7 @@ use arrow::{
 };
 use half::f16;
 
-use crate::{Chain, DType, Fill, Op, OutputSpec, Program, VocabValues};
+use crate::{Chain, DType, Fill, Op, OutputSpec, Program, Side, VocabValues};
 
 /// A named plan over the columns of [`table`].
 pub(super) struct Case {
@@ -166,7 +166,11 @@ fn dictionaries() -> Vec<OutputSpec> {
         output("keyed", DType::Float32, keyed.to_vec()),
         output("nothing", DType::Int32, vec![chain("null", &[Op::FillNull(Fill::Integer(7))])]),
         output("text", DType::AsStored, vec![chain("text", &[])]),
-        output("padded", DType::Float32, vec![chain("list", &[zero(), Op::Pad { n: 3, value: 0.5 }])]),
+        output(
+            "padded",
+            DType::Float32,
+            vec![chain("list", &[zero(), Op::Pad { n: 3, value: 0.5, side: Side::Left }])],
+        ),
         output("crossed", DType::Int32, vec![chain("i64", &[cross])]),
     ]
 }

@@ -111,9 +111,9 @@ fn looks_up_list_elements_before_padding() {
     let column = lists(vec![Some(TIE), Some(TIE + 1), None, Some(3)]);
     let list = vocab(&["9007199254740993", "9007199254740992"], 0);
     assert_ints(&evaluate(std::slice::from_ref(&list), column.clone()), &[2, 1, 0, 0].map(Some));
-    let padded = [list.clone(), Op::Pad { n: 2, value: 9.0 }];
+    let padded = [list.clone(), Op::Pad { n: 2, value: 9.0, side: crate::Side::Right }];
     assert_ints(&evaluate(&padded, column.clone()), &[2, 1, 9, 9, 0, 0].map(Some));
-    let message = compile_error(&[Op::Pad { n: 2, value: 9.0 }, list], column);
+    let message = compile_error(&[Op::Pad { n: 2, value: 9.0, side: crate::Side::Right }, list], column);
     assert!(message.contains("a list of decimals") && message.contains("floating-point numbers"), "{message}");
 }
 

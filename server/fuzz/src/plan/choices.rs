@@ -77,7 +77,7 @@ fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
 
 fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
     // One more than the last dtype: none.
-    let dtype = Some(bytes.int_in_range(0..=8)?).filter(|dtype| *dtype < 8);
+    let dtype = Some(bytes.int_in_range(0..=9)?).filter(|dtype| *dtype < 9);
     let parts = (0..bytes.int_in_range(1..=2)?).map(|_| part(bytes)).collect::<Result<_>>()?;
     Ok(v1::Output { name: format!("o{number}"), dtype, parts, pack: None })
 }
@@ -94,7 +94,7 @@ fn column(bytes: Bytes<'_, '_>) -> Result<String> {
 }
 
 fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
-    Ok(match bytes.int_in_range(0..=29)? {
+    Ok(match bytes.int_in_range(0..=30)? {
         0 => Op::FillNull(fill_null(bytes)?),
         1 => Op::Clip(v1::Clip {
             min: maybe(bytes, number)?,
@@ -124,7 +124,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
         15 => Op::Cross(v1::Cross { columns: list(bytes, column)?, buckets: integer(bytes)?.cast_unsigned(), seed: 2 }),
         16 => Op::MultiHot(v1::MultiHot { size: size(bytes)? }),
         17 => Op::FirstN(v1::FirstN { n: size(bytes)?, value: maybe(bytes, number)? }),
-        18 => Op::Pad(v1::Pad { n: size(bytes)?, value: number(bytes)? }),
+        18 => Op::Pad(v1::Pad { n: size(bytes)?, value: number(bytes)?, side: bytes.int_in_range(0..=2)? }),
         19 => Op::Lookup(lookup(bytes)?),
         20 => Op::Ngram(v1::Ngram { n: size(bytes)?, buckets: integer(bytes)?.cast_unsigned(), seed: 3 }),
         21 => Op::SigridHash(v1::SigridHash { salt: integer(bytes)?, max_value: integer(bytes)? }),
@@ -140,7 +140,7 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             Op::CountEncode(v1::CountEncode { values: vocab(bytes)?.values, counts })
         }
         25 => Op::Bytes(v1::Bytes { n: size(bytes)? }),
-        26 => Op::AttentionMask(v1::AttentionMask { n: size(bytes)? }),
+        26 => Op::AttentionMask(v1::AttentionMask { n: size(bytes)?, side: bytes.int_in_range(0..=2)? }),
         27 => Op::Tokenize(v1::Tokenize {
             json: TOKENIZER.to_owned(),
             max_length: *bytes.choose(&[0, 1, 2, 3, u32::MAX])?,
@@ -156,8 +156,11 @@ fn op(bytes: Bytes<'_, '_>) -> Result<Op> {
             flip: bytes.arbitrary()?,
             on_error: bytes.int_in_range(0..=3)?,
             encoded: bytes.arbitrary()?,
+            orientation: bytes.int_in_range(0..=2)?,
+            turned_like: list(bytes, column)?,
             ..v1::DecodeImage::default()
         }),
+        29 => Op::LastN(v1::LastN { n: size(bytes)?, value: maybe(bytes, number)? }),
         _ => Op::TargetMean(target_mean(bytes)?),
     })
 }

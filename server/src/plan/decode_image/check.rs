@@ -3,7 +3,7 @@
 use forebay_kernels::{IMAGE_SIDE_MAX, IMAGE_VALUES_MAX};
 use forebay_proto::v1::{
     self,
-    decode_image::{Crop, OnError, Resize},
+    decode_image::{Crop, OnError, Orientation, Resize},
     fill_null::Fill,
     op::Op as OpMessage,
 };
@@ -34,6 +34,14 @@ pub(super) fn check(op: &v1::DecodeImage, path: &str) -> Result<(), PlanError> {
     }
     if OnError::try_from(op.on_error).is_err() {
         return wrong("on_error", "expected one of FAIL, NULL, SKIP".to_owned());
+    }
+    match Orientation::try_from(op.orientation) {
+        Ok(Orientation::Apply) => {}
+        Ok(Orientation::Ignore) if op.turned_like.is_empty() => {}
+        Ok(Orientation::Ignore) => {
+            return wrong("turned_like", "belongs to the orientation APPLY: leave it out".to_owned());
+        }
+        Err(_) => return wrong("orientation", "expected one of APPLY, IGNORE".to_owned()),
     }
     check_bounds(op, path)?;
     if let Some(normalize) = &op.normalize {

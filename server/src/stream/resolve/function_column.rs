@@ -101,8 +101,7 @@ impl FunctionColumn {
                     (tokens.array, tokens.held, Stage::Transform)
                 }
                 Computation::Images(column) => {
-                    let Some(images) = arguments.first() else { continue };
-                    let values = column.of(images, keys(&passing, drawing), budget).await;
+                    let values = column.of(&arguments, keys(&passing, drawing), budget).await;
                     let values = values.map_err(|error| located(error, &passing, place))?;
                     (values.array, values.held, Stage::Transform)
                 }
@@ -149,11 +148,10 @@ impl FunctionColumn {
         budget: &Budget,
         place: &str,
     ) -> Result<Vec<u64>, StreamError> {
-        let (Computation::Images(column), [name]) = (&self.computation, self.arguments.as_slice()) else {
-            return Ok(Vec::new());
-        };
-        let Some(images): Option<&ArrayRef> = passing.rows.column_by_name(name) else { return Ok(Vec::new()) };
-        let failing = column.failing(images, keys(passing, Drawing::default()), budget).await;
+        let Computation::Images(column) = &self.computation else { return Ok(Vec::new()) };
+        let named = self.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned());
+        let Some(arguments): Option<Vec<ArrayRef>> = named.collect() else { return Ok(Vec::new()) };
+        let failing = column.failing(&arguments, keys(passing, Drawing::default()), budget).await;
         let failing = failing.map_err(|error| located(error, passing, place))?;
         let stored = passing.stored_rows();
         Ok(failing.into_iter().filter_map(|row| stored.get(row).copied()).collect())

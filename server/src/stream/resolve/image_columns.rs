@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, Schema};
 use forebay_kernels::{ImageBytes, ImageDecoder, ImageProblem};
 use forebay_proto::v1::{self, decode_image};
 
@@ -11,7 +11,7 @@ use super::{
     function_names::{argument_field, check_name},
 };
 use crate::{
-    images::{ImageColumn, ImagePart, ImagePool, OnError},
+    images::{ImageColumn, ImagePart, ImagePool, OnError, Turning},
     plan::{self, DecodeImageCall, PlanError},
     stream::environment::Environment,
 };
@@ -35,14 +35,10 @@ pub(super) fn add_columns(
 ) -> Result<(), PlanError> {
     for (call, path) in plan::decode_image_calls(plan)? {
         let pool = pool.ok_or_else(|| PlanError::field(&path, "the threads that decode images were not found"))?;
-        let images = argument_field(&call.column, schema, &path)?;
-        if ImageBytes::data_type(images.data_type()).is_none() {
-            let reason = format!(
-                "an image is a column of bytes, or a struct with a field \"bytes\", and column \"{}\" is {}",
-                call.column,
-                images.data_type()
-            );
-            return Err(PlanError::field(&path, reason));
+        let images = image_field(&call.column, schema, &path)?;
+        let arguments = [std::slice::from_ref(&call.column), &call.op.turned_like].concat();
+        for other in &call.op.turned_like {
+            image_field(other, schema, &format!("{path}.turned_like"))?;
         }
         let decoder = Arc::new(ImageDecoder::new(call.spec()));
         for (name, part) in parts(&call) {
@@ -52,12 +48,33 @@ pub(super) fn add_columns(
             check_name(&name, schema, &path)?;
             let field = Arc::new(part.field(&name, decoder.spec(), on_error(&call), images));
             let (column, decoder, pool) = (call.column.clone(), Arc::clone(&decoder), pool.clone());
-            let computed = ImageColumn { column, part, decoder, on_error: on_error(&call), pool };
-            let (arguments, computation) = (vec![call.column.clone()], Computation::Images(computed));
+            let turning = turning(&call);
+            let computed = ImageColumn { column, part, decoder, on_error: on_error(&call), turning, pool };
+            let (arguments, computation) = (arguments.clone(), Computation::Images(computed));
             columns.push(FunctionColumn { field, arguments, computation });
         }
     }
     Ok(())
+}
+
+/// A column that must have images.
+fn image_field<'a>(column: &str, schema: &'a Schema, path: &str) -> Result<&'a Field, PlanError> {
+    let field = argument_field(column, schema, path)?;
+    if ImageBytes::data_type(field.data_type()).is_some() {
+        return Ok(field);
+    }
+    let reason = format!(
+        "an image is a column of bytes, or a struct with a field \"bytes\", and column \"{column}\" is {}",
+        field.data_type()
+    );
+    Err(PlanError::field(path, reason))
+}
+
+fn turning(call: &DecodeImageCall) -> Turning {
+    match call.op.orientation() {
+        decode_image::Orientation::Apply => Turning::Upright,
+        decode_image::Orientation::Ignore => Turning::AsStored,
+    }
 }
 
 /// The columns of a call, with their names.

@@ -59,7 +59,7 @@ INSTEAD = {
     "Filter": "it is a function, which is not run: write it in SQL, Plan(filter=…)",
     "Dropna": "use Plan(filter='x IS NOT NULL')",
     "SubtractionOp": "select the columns that remain, node[[…]], and refit",
-    "ListSlice": "use fb.cols(…).first_n(n)",
+    "ListSlice": "use fb.cols(…).first_n(n) or last_n(n)",
     "Groupby": "aggregate with forebay-prepare",
     "DifferenceLag": "use a window function with forebay-prepare",
 }
