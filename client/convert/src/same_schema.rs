@@ -3,18 +3,16 @@
 
 use std::{
     collections::HashSet,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
-    compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit},
+    array::{RecordBatch, RecordBatchOptions, new_null_array},
+    datatypes::{FieldRef, Schema, SchemaRef},
     error::ArrowError,
 };
-use parquet::{arrow::ArrowWriter, errors::ParquetError};
+use forebay_written::{check_stored, exactly, written};
 
 use crate::error::ConvertError;
 
@@ -40,7 +38,7 @@ impl SameSchema {
             }
             let known = self.columns.iter_mut().find(|(other, ..)| other.name() == name);
             let Some((known, first, count)) = known else {
-                write_null(&field).map_err(|error| {
+                check_stored(&field).map_err(|error| {
                     let kind = field.data_type();
                     file(format!("Parquet cannot store the column \"{name}\" of type {kind}: cast it ({error})"))
                 })?;
@@ -79,7 +77,6 @@ pub(crate) fn align(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBat
     let rows = batch.num_rows();
     let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
         None => Ok(new_null_array(field.data_type(), rows)),
-        Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
         Some(column) => exactly(column, field),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -87,83 +84,11 @@ pub(crate) fn align(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBat
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &counted)
 }
 
-/// A column in the type in which it is written, without loss.
-fn exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
-    let cast = |column: &ArrayRef, kind: &DataType| {
-        cast_with_options(column, kind, &CastOptions { safe: false, ..CastOptions::default() })
-    };
-    let written = cast(column, field.data_type())?;
-    // A conversion to days drops the time of day.
-    let has_milliseconds = contains(column.data_type(), &|kind| *kind == DataType::Date64);
-    if has_milliseconds && cast(&written, column.data_type())?.as_ref() != column.as_ref() {
-        let name = field.name();
-        let reason =
-            format!("column \"{name}\" of type Date64 has a value that is no whole day: cast it to a timestamp");
-        return Err(ArrowError::CastError(reason));
-    }
-    Ok(written)
-}
-
-/// A column as it is written, at any level: views become plain, and what Parquet has no type for becomes what it has.
-/// Seconds become milliseconds, and days in milliseconds days.
-fn written(field: &FieldRef) -> FieldRef {
-    Arc::new(Field::clone(field).with_data_type(written_type(field.data_type())))
-}
-
-fn written_type(kind: &DataType) -> DataType {
-    match kind {
-        DataType::Utf8View => DataType::Utf8,
-        DataType::BinaryView => DataType::Binary,
-        DataType::Timestamp(TimeUnit::Second, zone) => DataType::Timestamp(TimeUnit::Millisecond, zone.clone()),
-        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
-        DataType::Date64 => DataType::Date32,
-        DataType::List(item) => DataType::List(written(item)),
-        DataType::LargeList(item) => DataType::LargeList(written(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(written(item), *size),
-        DataType::Map(entries, is_sorted) => DataType::Map(written(entries), *is_sorted),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(written).collect()),
-        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(written_type(values))),
-        other => other.clone(),
-    }
-}
-
-/// Whether a type, or one nested in it, is of a kind.
-fn contains(kind: &DataType, is_wanted: &dyn Fn(&DataType) -> bool) -> bool {
-    let nested = |field: &FieldRef| contains(field.data_type(), is_wanted);
-    is_wanted(kind)
-        || match kind {
-            DataType::List(item)
-            | DataType::LargeList(item)
-            | DataType::ListView(item)
-            | DataType::LargeListView(item)
-            | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => nested(item),
-            DataType::Struct(fields) => fields.iter().any(nested),
-            DataType::Dictionary(_, values) => contains(values, is_wanted),
-            DataType::RunEndEncoded(_, values) => nested(values),
-            _ => false,
-        }
-}
-
-/// Writes a file of one null: some types fail only when a value is written.
-fn write_null(field: &Field) -> Result<(), ParquetError> {
-    // The writer panics.
-    if contains(field.data_type(), &|kind| matches!(kind, DataType::Union(..))) {
-        return Err(ParquetError::General("it has no unions".to_owned()));
-    }
-    let column = new_null_array(field.data_type(), 1);
-    let schema = Arc::new(Schema::new(vec![field.clone().with_nullable(true)]));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
-    let mut writer = ArrowWriter::try_new(io::sink(), schema, None)?;
-    writer.write(&batch)?;
-    writer.close().map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::{
         array::{Array, AsArray, Int64Array, TimestampSecondArray},
-        datatypes::{IntervalUnit, TimestampMillisecondType},
+        datatypes::{DataType, Field, IntervalUnit, TimeUnit, TimestampMillisecondType},
     };
 
     use super::*;

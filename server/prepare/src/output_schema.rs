@@ -1,23 +1,22 @@
-//! The schema of the result as it is written: text and binary views become plain columns.
+//! The schema of the result as it is written.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
-    array::{RecordBatch, new_null_array},
-    compute::cast,
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    array::RecordBatch,
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::error::DataFusionError;
 use forebay_server::expr::QueryError;
-use parquet::{arrow::ArrowWriter, errors::ParquetError};
+use forebay_written::{check_stored, exactly};
 
 use crate::error::PrepareError;
 
 /// The schema of the files, or an error that names a column whose type Parquet cannot store.
 pub(crate) fn written(schema: &Schema) -> Result<SchemaRef, PrepareError> {
-    let fields: Vec<FieldRef> = schema.fields().iter().map(plain).collect();
+    let fields: Vec<FieldRef> = schema.fields().iter().map(forebay_written::written).collect();
     for field in &fields {
-        if let Err(error) = write_null(field) {
+        if let Err(error) = check_stored(field) {
             let (name, kind) = (field.name(), field.data_type());
             let reason = format!("Parquet cannot store the column \"{name}\" of type {kind}: cast it ({error})");
             return Err(QueryError::of_query(reason).into());
@@ -28,40 +27,16 @@ pub(crate) fn written(schema: &Schema) -> Result<SchemaRef, PrepareError> {
 
 /// Converts a batch of the query to the schema of the files.
 pub(crate) fn convert(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        if column.data_type() == field.data_type() { Ok(Arc::clone(column)) } else { cast(column, field.data_type()) }
-    });
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| exactly(column, field));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-}
-
-/// Writes a file of one null: some types fail only when a value is written.
-fn write_null(field: &Field) -> Result<(), ParquetError> {
-    let column = new_null_array(field.data_type(), 1);
-    let schema = Arc::new(Schema::new(vec![field.clone().with_nullable(true)]));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
-    let mut writer = ArrowWriter::try_new(io::sink(), schema, None)?;
-    writer.write(&batch)?;
-    writer.close().map(|_| ())
-}
-
-fn plain(field: &FieldRef) -> FieldRef {
-    let kind = match field.data_type() {
-        DataType::Utf8View => DataType::Utf8,
-        DataType::BinaryView => DataType::Binary,
-        DataType::List(item) => DataType::List(plain(item)),
-        DataType::LargeList(item) => DataType::LargeList(plain(item)),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
-        _ => return Arc::clone(field),
-    };
-    Arc::new(Field::clone(field).with_data_type(kind))
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::{
         array::{Array, StringViewArray},
-        datatypes::IntervalUnit,
+        datatypes::{DataType, Field, IntervalUnit},
     };
 
     use super::*;

@@ -310,7 +310,7 @@ def test_a_wheel_without_programs_is_for_every_platform(packages: Packages, tmp_
 def test_the_crates_for_a_registry_are_packaged_with_their_metadata(tmp_path: Path):
     cargo = shutil.which("cargo")
     assert cargo
-    names = [f"forebay-{name}" for name in ("proto", "kernels", "client", "settings", "order", "convert")]
+    names = [f"forebay-{name}" for name in ("proto", "kernels", "client", "settings", "order", "written", "convert")]
     selected = [word for name in names for word in ("--package", name)]
     flags = ("--offline", "--locked", "--no-verify", "--allow-dirty", "--manifest-path", ROOT / "Cargo.toml")
     done = run(cargo, "package", *flags, "--target-dir", tmp_path, *selected)
