@@ -11,6 +11,7 @@ mod destination;
 mod engine;
 mod engine_flag;
 mod error;
+mod expressions;
 mod fit;
 mod flags;
 mod inputs;

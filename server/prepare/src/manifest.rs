@@ -2,7 +2,7 @@
 
 use arrow::datatypes::Schema;
 use chrono::{SecondsFormat, Utc};
-use forebay_server::state::short_digest;
+use forebay_server::{expr::QUERY_RULES, state::short_digest};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -73,7 +73,7 @@ pub(crate) struct EarlierManifest {
 
 /// The digest of a query, its options and the states of its inputs.
 pub(crate) fn recipe_digest(recipe: &Recipe, inputs: &[Input]) -> String {
-    let options = format!("forebay prepare 1\n{}\n{}\n", recipe.row_group_rows, recipe.file_bytes);
+    let options = format!("forebay prepare {QUERY_RULES}\n{}\n{}\n", recipe.row_group_rows, recipe.file_bytes);
     let mut sorted: Vec<&Input> = inputs.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let states: Vec<String> =

@@ -11,11 +11,14 @@ use datafusion::{
         memory_pool::{FairSpillPool, TrackConsumersPool},
         object_store::ObjectStoreUrl,
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
+        session_state::SessionStateBuilder,
     },
+    optimizer::Optimizer,
     prelude::SessionConfig,
 };
 
 use crate::{
+    expressions,
     inputs::Input,
     table::{Reads, SnapshotTable},
 };
@@ -57,7 +60,11 @@ pub(crate) enum Joins {
 
 /// Opens a session whose only tables are the inputs.
 pub(crate) fn open(inputs: &[Input], limits: &Limits, joins: Joins) -> Result<SessionContext, DataFusionError> {
-    let context = SessionContext::new_with_config_rt(config(limits, joins), runtime(limits)?);
+    let builder = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config(limits, joins))
+        .with_runtime_env(runtime(limits)?);
+    let context = expressions::session(builder, Optimizer::new().rules);
     for (index, input) in inputs.iter().enumerate() {
         let url = ObjectStoreUrl::parse(format!("input://{index}"))?;
         context.register_object_store(url.as_ref(), Arc::clone(input.snapshot.store().client()));
@@ -75,10 +82,11 @@ pub(crate) fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>, DataFusionErro
     RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk).build_arc()
 }
 
-/// Positions in SQL for errors, and text as plain text.
-pub(crate) fn set_text(config: &mut SessionConfig) {
+/// Positions in SQL for errors, numbers with all their digits, and text as plain text.
+pub(crate) fn set_sql(config: &mut SessionConfig) {
     let options = config.options_mut();
     options.sql_parser.collect_spans = true;
+    options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.parquet.schema_force_view_types = false;
 }
@@ -89,7 +97,7 @@ fn config(limits: &Limits, joins: Joins) -> SessionConfig {
         .with_target_partitions(limits.threads)
         .with_batch_size(batch_rows.clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX))
         .with_information_schema(false);
-    set_text(&mut config);
+    set_sql(&mut config);
     let options = config.options_mut();
     let share = limits.memory_bytes / (8 * limits.threads.max(1));
     options.execution.sort_spill_reservation_bytes = share.min(SORT_MERGE_BYTES);

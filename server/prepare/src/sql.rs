@@ -6,7 +6,7 @@ use datafusion::{
     execution::{SessionState, context::SQLOptions},
     logical_expr::{Expr, LogicalPlan, Volatility},
 };
-use forebay_server::expr::{QueryError, parse_query};
+use forebay_server::expr::{QueryError, parse_query, refused_in_query};
 
 use crate::{error::PrepareError, sql_position};
 
@@ -35,6 +35,9 @@ pub(crate) async fn plan(state: &SessionState, sql: &str, tables: &[&str]) -> Re
         return Err(QueryError::of_query(reason).into());
     }
     check_names(&plan)?;
+    if let Some(reason) = refused(&plan).map_err(|error| failed(&error))? {
+        return Err(QueryError::of_query(reason).into());
+    }
     let is_volatile = is_volatile(&plan).map_err(|error| failed(&error))?;
     Ok(Query { plan, is_volatile })
 }
@@ -57,6 +60,18 @@ fn check_names(plan: &LogicalPlan) -> Result<(), PrepareError> {
             Err(QueryError::of_query(reason).into())
         }
     }
+}
+
+/// What is wrong with an expression.
+fn refused(plan: &LogicalPlan) -> Result<Option<&'static str>, DataFusionError> {
+    let mut found = None;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            found = found.or(refused_in_query(expression)?);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
 }
 
 fn is_volatile(plan: &LogicalPlan) -> Result<bool, DataFusionError> {

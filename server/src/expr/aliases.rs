@@ -3,8 +3,8 @@
 //! `a <=> b` to IS NOT DISTINCT FROM.
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr as SqlExpr, ExprWithAlias, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value, helpers::attached_token::AttachedToken,
+    BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Value, VisitMut, helpers::attached_token::AttachedToken,
 };
 
 use super::nodes::replace;
@@ -30,8 +30,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Rewrites every alias. A call with a wrong number of arguments is an error.
-pub(super) fn expand(sql: &mut ExprWithAlias) -> Result<(), String> {
-    replace(&mut sql.expr, rewritten)
+pub(super) fn expand(sql: &mut impl VisitMut) -> Result<(), String> {
+    replace(sql, rewritten)
 }
 
 /// The lower-case name of a function, unless it is qualified.

@@ -4,8 +4,8 @@
 //! - Decimals are converted to the nearest float, also before `log`, which would convert them itself.
 //! - `ceil` and `floor` of a decimal have no fraction, so that every decimal has one.
 
-mod floats;
-mod whole;
+pub(super) mod floats;
+pub(super) mod whole;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{

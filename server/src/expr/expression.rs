@@ -11,27 +11,23 @@ use arrow::{
     compute::{cast, concat},
     datatypes::{DataType, Field, FieldRef, Schema},
 };
-use datafusion_common::{
-    DFSchema, DataFusionError,
-    tree_node::{TransformedResult, TreeNode},
-};
+use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::{
     ColumnarValue, Expr, execution_props::ExecutionProps, physical_planning_context::PhysicalPlanningContext,
     utils::split_conjunction,
 };
-use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, utils::reassign_expr_columns};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
 
 use super::{
-    cost, decimals,
+    cost,
     error::{ExprError, check_forms, first_sentence, missing_column, planning_error, shorten, unusable},
-    floats, fold,
     nodes::names,
     parse::{check_stable, parse, to_logical},
     patterns, rewrite,
     size::{BYTES_AT_ONCE_MAX, Size, slice_bytes},
-    times, type_names,
+    type_names,
+    typed::typed,
 };
 use crate::{
     budget::{BudgetError, Reservation},
@@ -100,15 +96,7 @@ impl Expression {
             return Err(ExprError::Unusable { text: short, reason: too_long(bytes) });
         }
         let df_schema = Arc::new(df_schema);
-        let logical = rewrite::exact(logical, &df_schema)
-            .and_then(|exact| exact.rewrite(&mut TypeCoercionRewriter::new(&df_schema)).data())
-            .and_then(|coerced| floats::ordered(coerced, &df_schema))
-            .and_then(|ordered| times::resolved(ordered, &df_schema))
-            .and_then(|resolved| decimals::with_nearest_floats(resolved, &df_schema))
-            .and_then(|converted| fold::folded(converted, &df_schema))
-            // Folding makes casts of `arrow_cast`.
-            .and_then(|folded| times::resolved(folded, &df_schema))
-            .map_err(|source| failed(&source))?;
+        let logical = typed(logical, &df_schema).map_err(|source| failed(&source))?;
         let physical =
             create_physical_expr(&logical, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
                 .map_err(|source| failed(&source))?;

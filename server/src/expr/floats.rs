@@ -36,6 +36,11 @@ pub(super) fn ordered(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionE
     expr.transform_up(rewrite).map(|transformed| transformed.data)
 }
 
+/// The function that makes floats canonical.
+pub(super) fn canonical_function() -> Arc<ScalarUDF> {
+    Arc::clone(&CANONICAL)
+}
+
 /// Whether a function is the one of this module.
 pub(super) fn is_canonical(function: &ScalarUDF) -> bool {
     function == CANONICAL.as_ref()

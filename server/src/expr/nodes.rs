@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeSet, ops::ControlFlow};
 
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, Statement as SqlStatement, TableFactor, Visit, Visitor, visit_expressions_mut,
+    Expr as SqlExpr, Statement as SqlStatement, TableFactor, Visit, VisitMut, Visitor, visit_expressions_mut,
 };
 
 /// Returns the first result for an expression or one of its operands, from outside to inside.
@@ -45,7 +45,7 @@ pub(super) fn each_table(root: &SqlStatement, mut see: impl FnMut(&TableFactor))
 /// Replaces an expression and its operands, from inside to outside, where `replacement` returns another one. Ends at an
 /// error.
 pub(super) fn replace<E>(
-    root: &mut SqlExpr,
+    root: &mut impl VisitMut,
     replacement: impl Fn(&SqlExpr) -> Result<Option<SqlExpr>, E>,
 ) -> Result<(), E> {
     let mut outcome = Ok(());

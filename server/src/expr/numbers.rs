@@ -12,7 +12,7 @@ use datafusion_common::{
 };
 use datafusion_expr::{Cast, Expr, TryCast};
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, ExprWithAlias, Value,
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr as SqlExpr, Value, VisitMut,
 };
 
 use super::{constant::Number, nodes::replace, operands};
@@ -25,8 +25,8 @@ const DECIMAL_SCALE_MAX: i64 = 127;
 
 /// Rewrites numbers that no decimal can hold, such as `1e300`, to float64 casts. The planner reads other numbers as
 /// integers or decimals.
-pub(super) fn keep_digits(sql: &mut ExprWithAlias) {
-    let Ok(()) = replace(&mut sql.expr, |node| Ok::<_, Infallible>(as_double(node)));
+pub(super) fn keep_digits(sql: &mut impl VisitMut) {
+    let Ok(()) = replace(sql, |node| Ok::<_, Infallible>(as_double(node)));
 }
 
 fn as_double(node: &SqlExpr) -> Option<SqlExpr> {

@@ -86,8 +86,8 @@ fn is_operator(token: &Token) -> bool {
 }
 
 pub(super) fn to_logical(mut sql: ExprWithAlias, schema: &DFSchema, lower_case: bool) -> Result<Expr, DataFusionError> {
-    numbers::keep_digits(&mut sql);
-    aliases::expand(&mut sql).map_err(DataFusionError::Plan)?;
+    numbers::keep_digits(&mut sql.expr);
+    aliases::expand(&mut sql.expr).map_err(DataFusionError::Plan)?;
     let context = Functions::default();
     let options = ParserOptions::new()
         .with_enable_ident_normalization(lower_case)
@@ -112,9 +112,7 @@ pub(super) fn check_stable(expr: &Expr, short: &str) -> Result<(), ExprError> {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
                 Some("subqueries are not supported".to_owned())
             }
-            node if rewrite::is_ambiguous(node) => Some(
-                "AND and OR bind tighter than IS DISTINCT FROM: put (… IS DISTINCT FROM …) in parentheses".to_owned(),
-            ),
+            node if rewrite::is_ambiguous(node) => Some(rewrite::AMBIGUOUS.to_owned()),
             Expr::Placeholder(_) | Expr::ScalarVariable(..) => Some("placeholders are not supported".to_owned()),
             _ => None,
         };

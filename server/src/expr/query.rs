@@ -14,7 +14,7 @@ use datafusion_sql::{
     },
 };
 
-use super::nodes::each_table;
+use super::{aliases, nodes::each_table, numbers};
 
 /// The longest query.
 pub const SQL_BYTES_MAX: usize = 1 << 20;
@@ -66,7 +66,8 @@ impl QueryError {
     }
 }
 
-/// Parses a text that has exactly one query.
+/// Parses a text that has exactly one query. Numbers must be planned as decimals, and their expressions
+/// [typed](super::typed_in_query).
 pub fn parse_query(sql: &str) -> Result<Statement, QueryError> {
     if sql.len() > SQL_BYTES_MAX {
         return Err(QueryError::of_query(format!("it has {} bytes, the limit is {SQL_BYTES_MAX}", sql.len())));
@@ -81,7 +82,9 @@ pub fn parse_query(sql: &str) -> Result<Statement, QueryError> {
     let mut statements = statements.into_iter();
     match (statements.next(), count) {
         (None, _) => Err(QueryError::of_query("it is empty")),
-        (Some(Statement::Statement(statement)), 1) if matches!(*statement, SqlStatement::Query(_)) => {
+        (Some(Statement::Statement(mut statement)), 1) if matches!(*statement, SqlStatement::Query(_)) => {
+            numbers::keep_digits(statement.as_mut());
+            aliases::expand(statement.as_mut()).map_err(QueryError::of_query)?;
             Ok(Statement::Statement(statement))
         }
         (Some(other), 1) => {

@@ -70,6 +70,10 @@ fn widened(expr: Expr, schema: &DFSchema) -> Expr {
     }
 }
 
+/// The error of an expression that [`is_ambiguous`].
+pub(super) const AMBIGUOUS: &str =
+    "AND and OR bind tighter than IS DISTINCT FROM: put (… IS DISTINCT FROM …) in parentheses";
+
 /// Whether the parser binds `a IS DISTINCT FROM x AND b` as `a IS DISTINCT FROM (x AND b)`. Such an expression is
 /// rejected, as it is misleading.
 pub(super) fn is_ambiguous(expr: &Expr) -> bool {

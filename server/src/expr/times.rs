@@ -80,13 +80,14 @@ fn is_local(data_type: &DataType, zone: &str) -> bool {
     }
 }
 
-/// The type of a cast to a timestamp with a zone: SQL names nanoseconds, but the cast keeps the unit of a timestamp.
+/// The type of a cast to a timestamp: SQL names nanoseconds, but the cast keeps the unit of a timestamp, and makes
+/// microseconds of dates and, with a zone, of texts. A cast that drops a zone is unchanged.
 fn widened(target: &DataType, expr: &Expr, schema: &DFSchema) -> Option<DataType> {
-    let DataType::Timestamp(TimeUnit::Nanosecond, Some(zone)) = target else { return None };
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = target else { return None };
     let unit = match type_of(expr, schema) {
-        DataType::Timestamp(unit, _) => unit,
+        DataType::Timestamp(unit, from) if zone.is_some() || from.is_none() => unit,
         DataType::Date32 | DataType::Date64 => TimeUnit::Microsecond,
-        text if text.is_string() => {
+        text if text.is_string() && zone.is_some() => {
             let of_unit = |unit| position(expr, &DataType::Timestamp(unit, None));
             match (of_unit(TimeUnit::Microsecond), of_unit(TimeUnit::Nanosecond)) {
                 (Some(Position::After(_)), Some(Position::At(_))) => TimeUnit::Nanosecond,
@@ -95,7 +96,7 @@ fn widened(target: &DataType, expr: &Expr, schema: &DFSchema) -> Option<DataType
         }
         _ => return None,
     };
-    Some(DataType::Timestamp(unit, Some(Arc::clone(zone))))
+    Some(DataType::Timestamp(unit, zone.clone()))
 }
 
 /// A sum or a difference of times.

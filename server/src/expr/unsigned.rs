@@ -5,7 +5,7 @@
 //! this type does not hold is an error of its row. Comparisons and casts use the exact value before that: `u - 10 < 0`
 //! is true where `u` is 5.
 
-mod exact;
+pub(super) mod exact;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{

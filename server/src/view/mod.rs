@@ -22,6 +22,7 @@ pub use error::ViewError;
 
 use crate::{
     budget::Budget,
+    expr::QUERY_RULES,
     metrics::ViewRunGuard,
     shutdown::{Phase, ShutdownWatch},
     state::{State, short_digest},
@@ -246,7 +247,7 @@ impl ViewJob {
         let mut inputs: Vec<String> =
             self.inputs.iter().map(|input| format!("{}\n{}\n", input.name, input.snapshot)).collect();
         inputs.sort();
-        let head = format!("forebay view 1\n{}\n{}\n", program.version, inputs.len());
+        let head = format!("forebay view {QUERY_RULES}\n{}\n{}\n", program.version, inputs.len());
         short_digest(&[head.as_bytes(), inputs.concat().as_bytes(), self.sql.as_bytes()])
     }
 

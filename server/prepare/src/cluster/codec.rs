@@ -1,16 +1,24 @@
-//! The codec of plans to and from a cluster: Ballista's, and the node of a fit's pass.
+//! The codec of plans to and from a cluster: Ballista's, the node of a fit's pass, and the functions of expressions.
 
 use std::sync::Arc;
 
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
-use datafusion::{error::DataFusionError, execution::TaskContext, physical_plan::ExecutionPlan};
+use datafusion::{
+    error::DataFusionError, execution::TaskContext, logical_expr::ScalarUDF, physical_plan::ExecutionPlan,
+};
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
-use forebay_server::stream::FitWorker;
+use forebay_server::{
+    expr::{decode_function, encode_function},
+    stream::FitWorker,
+};
 
 use super::pass::PassExec;
 
 /// Begins the bytes of a pass. No protobuf message begins with it.
 const PASS: &[u8] = b"forebay pass\n";
+
+/// Begins the bytes of a function of the server's expressions.
+const FUNCTION: &[u8] = b"forebay function\n";
 
 /// The codec of a cluster's programs and clients.
 #[derive(Debug, Default)]
@@ -57,6 +65,18 @@ impl PhysicalExtensionCodec for Codec {
         };
         bytes.extend_from_slice(PASS);
         bytes.extend_from_slice(pass.message());
+        Ok(())
+    }
+
+    fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>, DataFusionError> {
+        let function = bytes.strip_prefix(FUNCTION).and_then(|text| decode_function(std::str::from_utf8(text).ok()?));
+        function.map_or_else(|| self.ballista.try_decode_udf(name, bytes), Ok)
+    }
+
+    fn try_encode_udf(&self, function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<(), DataFusionError> {
+        let Some(text) = encode_function(function) else { return self.ballista.try_encode_udf(function, bytes) };
+        bytes.extend_from_slice(FUNCTION);
+        bytes.extend_from_slice(text.as_bytes());
         Ok(())
     }
 }

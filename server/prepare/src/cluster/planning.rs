@@ -13,6 +13,7 @@ use datafusion::{
 
 use super::pins;
 use crate::{
+    expressions,
     inputs::Input,
     session::{self, Limits},
     table::{Reads, SnapshotTable},
@@ -34,13 +35,11 @@ pub(super) fn session_of<'a>(
     limits: &Limits,
     tables: impl IntoIterator<Item = (&'a str, Arc<dyn TableProvider>)>,
 ) -> Result<SessionContext, DataFusionError> {
-    let state = SessionStateBuilder::new()
+    let builder = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config(limits.threads))
-        .with_runtime_env(session::runtime(limits)?)
-        .with_optimizer_rules(ballista_default_optimizer_rules())
-        .build();
-    let context = SessionContext::new_with_state(state);
+        .with_runtime_env(session::runtime(limits)?);
+    let context = expressions::session(builder, ballista_default_optimizer_rules());
     for (name, table) in tables {
         context.register_table(TableReference::bare(name), table)?;
     }
@@ -49,6 +48,6 @@ pub(super) fn session_of<'a>(
 
 fn config(partitions: usize) -> SessionConfig {
     let mut config = SessionConfig::new().with_target_partitions(partitions).with_information_schema(false);
-    session::set_text(&mut config);
+    session::set_sql(&mut config);
     config.upgrade_for_ballista()
 }

@@ -19,10 +19,15 @@ struct NearestFloat {
     signature: Signature,
 }
 
+/// The nearest float of a type for each decimal.
+pub(in crate::expr) fn function(to: DataType) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(NearestFloat { to, signature }))
+}
+
 /// The nearest float of a type for each value of a decimal expression.
 pub(super) fn call(to: DataType, decimal: Expr) -> Expr {
-    let function = NearestFloat { to, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction { func: Arc::new(ScalarUDF::new_from_impl(function)), args: vec![decimal] })
+    Expr::ScalarFunction(ScalarFunction { func: function(to), args: vec![decimal] })
 }
 
 // === impl NearestFloat ===

@@ -17,10 +17,15 @@ struct Whole {
     signature: Signature,
 }
 
+/// A function that rounds decimals up or down.
+pub(in crate::expr) fn function(is_ceil: bool) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Whole { is_ceil, signature }))
+}
+
 /// A decimal expression rounded up or down.
 pub(super) fn call(is_ceil: bool, decimal: Expr) -> Expr {
-    let function = Whole { is_ceil, signature: Signature::any(1, Volatility::Immutable) };
-    Expr::ScalarFunction(ScalarFunction { func: Arc::new(ScalarUDF::new_from_impl(function)), args: vec![decimal] })
+    Expr::ScalarFunction(ScalarFunction { func: function(is_ceil), args: vec![decimal] })
 }
 
 // === impl Whole ===

@@ -68,6 +68,17 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         }
         by_name.insert(function.name().to_owned(), function);
     }
+    for function in own_functions() {
+        for alias in function.aliases() {
+            by_name.insert(alias.clone(), Arc::clone(&function));
+        }
+        by_name.insert(function.name().to_owned(), function);
+    }
+    by_name
+});
+
+/// The functions in place of DataFusion's of the same names, and those that it does not have.
+pub fn own_functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let own = [
         array_length::function(),
         date_bin::function(),
@@ -80,14 +91,8 @@ static SCALARS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         rounding::round(),
         rounding::trunc(),
     ];
-    for function in own.into_iter().chain(to_timestamp::functions()) {
-        for alias in function.aliases() {
-            by_name.insert(alias.clone(), Arc::clone(&function));
-        }
-        by_name.insert(function.name().to_owned(), function);
-    }
-    by_name
-});
+    own.into_iter().chain(to_timestamp::functions())
+}
 
 /// Whether the SQL planner resolves a lower-case name.
 pub(super) fn is_known(name: &str) -> bool {

@@ -48,13 +48,21 @@ pub(super) fn of(expr: &Expr) -> Option<&Operation> {
     }
 }
 
-/// A call of an operation.
-pub(super) fn call(op: Operator, is_unsigned: bool, left: Expr, right: Expr) -> Expr {
-    call_of(Operation { op, is_unsigned, signature: Signature::any(2, Volatility::Immutable) }, vec![left, right])
+/// The function of an operation.
+pub(in crate::expr) fn operation(op: Operator, is_unsigned: bool) -> Arc<ScalarUDF> {
+    let signature = Signature::any(2, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Operation { op, is_unsigned, signature }))
 }
 
-fn call_of(function: impl ScalarUDFImpl + 'static, args: Vec<Expr>) -> Expr {
-    Expr::ScalarFunction(ScalarFunction { func: Arc::new(ScalarUDF::new_from_impl(function)), args })
+/// The function that converts an operation's value.
+pub(in crate::expr) fn narrow(is_unsigned: bool) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Narrow { is_unsigned, signature }))
+}
+
+/// A call of an operation.
+pub(super) fn call(op: Operator, is_unsigned: bool, left: Expr, right: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction { func: operation(op, is_unsigned), args: vec![left, right] })
 }
 
 // === impl Operation ===
@@ -67,8 +75,7 @@ impl Operation {
 
     /// The final value of an expression that is this operation.
     pub(super) fn narrow(&self, expr: Expr) -> Expr {
-        let signature = Signature::any(1, Volatility::Immutable);
-        call_of(Narrow { is_unsigned: self.is_unsigned, signature }, vec![expr])
+        Expr::ScalarFunction(ScalarFunction { func: narrow(self.is_unsigned), args: vec![expr] })
     }
 
     fn compute(&self, left: i128, right: i128) -> Result<i128, ArrowError> {

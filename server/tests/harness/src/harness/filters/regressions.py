@@ -167,6 +167,7 @@ REWRITTEN: list[tuple[str, ...]] = [
     ("text", "regexp_replace(word, 'a', '$0$')"),
     ("f64", "round(f64, 400)", "f64"),
     ("f64", "trunc(f64, 400)", "f64"),
+    ("stamp", "CAST(day AS TIMESTAMP)", "date_ns(day)"),
 ]
 
 ANSWERED = [*FLOATS, *INTEGERS, *DECIMALS, *MOMENTS, *REWRITTEN]
@@ -181,7 +182,6 @@ REFUSED: list[tuple[str, ...]] = [
         "us_ns(utc_us) IS DISTINCT FROM us_ns(TIMESTAMP '9999-12-31')",
     ),
     ("bool", "coalesce(time_s, time_us) >= TIME '05:00:00'"),
-    ("stamp", "CAST(day AS TIMESTAMP)", "date_ns(day)"),
     ("bool", "CAST(berlin_ms AS TIMESTAMP) > TIMESTAMP '2020-10-25 02:30:00'", None),
 ]
 
