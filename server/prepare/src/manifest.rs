@@ -2,7 +2,7 @@
 
 use arrow::datatypes::Schema;
 use chrono::{SecondsFormat, Utc};
-use forebay_server::{expr::QUERY_RULES, state::short_digest};
+use forebay_server::{state::short_digest, view::QUERY_RULES};
 use serde::{Deserialize, Serialize};
 
 use crate::{

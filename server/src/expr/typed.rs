@@ -12,9 +12,6 @@ use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use super::{decimals, floats, fold, patterns, rewrite, times};
 
-/// The version of the rules by which expressions of queries get their values. Results that are kept have it in their keys.
-pub const QUERY_RULES: u32 = 2;
-
 /// Types an expression whose patterns are translated.
 pub(super) fn typed(logical: Expr, schema: &Arc<DFSchema>) -> Result<Expr, DataFusionError> {
     rewrite::exact(logical, schema)

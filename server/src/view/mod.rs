@@ -22,13 +22,16 @@ pub use error::ViewError;
 
 use crate::{
     budget::Budget,
-    expr::QUERY_RULES,
     metrics::ViewRunGuard,
     shutdown::{Phase, ShutdownWatch},
     state::{State, short_digest},
 };
 use outputs::ViewOutputs;
 use program::PrepareProgram;
+
+/// The version of the rules by which expressions of queries get their values, those of `expr`. Results that are kept have it
+/// in their keys.
+pub const QUERY_RULES: u32 = 2;
 
 /// The longest SQL of a view: it is an argument of the child, which Linux limits to 128 KiB.
 pub const VIEW_SQL_BYTES_MAX: usize = 64 << 10;
