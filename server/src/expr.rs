@@ -42,7 +42,7 @@ pub use parse::{OPERATORS_MAX, TEXT_BYTES_MAX, operator_count};
 pub use pruning::{ColumnStatistics, PruningStatistics};
 pub use query::{QueryError, SQL_BYTES_MAX, find_name, lower_first, parse_query, query_tables};
 pub use sent::{decode_function, encode_function};
-pub use typed::{refused_in_query, typed_in_query};
+pub use typed::{at_time_of_query, refused_in_query, typed_in_query};
 
 #[cfg(test)]
 mod tests;

@@ -788,9 +788,9 @@ pub struct DecodeImage {
     pub encoded: bool,
     #[prost(enumeration = "decode_image::Orientation", tag = "15")]
     pub orientation: i32,
-    /// Columns of images. An image without an orientation of its own is turned like the image of the first of these columns in its
-    /// row that has one, as a mask that was made from the stored pixels; not if its sides show that it is already turned: if it
-    /// is upright where that image is stored lying. Absent: the columns of other ops of the plan with the same seed.
+    /// Columns of images. An image without EXIF orientation, such as a mask, is turned like another image of its row: that of the
+    /// first of these columns whose image has one. It stays as it is if one of the two is stored wider than high and the other
+    /// higher than wide, because it then has the turned pixels already. Absent: the columns of other ops with the same seed.
     #[prost(string, repeated, tag = "16")]
     pub turned_like: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -1,24 +1,20 @@
 //! The expressions of a query: computed as those of plans are, and not as DataFusion's simplifier rewrites them.
 //!
 //! Some of its rewrites change results, depending on whether a column may be null: see `forebay_server::expr`. So the
-//! sessions of this program type expressions before DataFusion does, and have no simplifier. What is left of it is here: the
-//! time of the query, and functions that only exist as others.
+//! sessions of this program type expressions before DataFusion does, and have no simplifier. What is left of it is the time of
+//! the query.
 
 use std::sync::Arc;
 
 use datafusion::{
-    common::{
-        DFSchema,
-        tree_node::{Transformed, TreeNode},
-    },
+    common::{DFSchema, tree_node::Transformed},
     config::ConfigOptions,
     error::DataFusionError,
     execution::{context::SessionContext, session_state::SessionStateBuilder},
     logical_expr::{
-        Expr, LogicalPlan, LogicalPlanBuilder, RecursiveQuery, Union, Values,
-        expr::ScalarFunction,
+        LogicalPlan, LogicalPlanBuilder, RecursiveQuery, Union, Values,
         expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema},
-        simplify::{ExprSimplifyResult, SimplifyContext},
+        simplify::SimplifyContext,
         utils::merge_schema,
     },
     optimizer::{
@@ -26,10 +22,7 @@ use datafusion::{
         analyzer::{resolve_grouping_function::ResolveGroupingFunction, type_coercion::TypeCoercion},
     },
 };
-use forebay_server::expr::{own_functions, typed_in_query};
-
-/// Functions that cannot be evaluated: the planner of a query replaces them.
-const REPLACED: [&str; 5] = ["cast_to_type", "current_date", "current_time", "now", "try_cast_to_type"];
+use forebay_server::expr::{at_time_of_query, own_functions, typed_in_query};
 
 /// The name of DataFusion's simplifier.
 const SIMPLIFIER: &str = "simplify_expressions";
@@ -38,9 +31,9 @@ const SIMPLIFIER: &str = "simplify_expressions";
 #[derive(Debug)]
 struct TypeExpressions;
 
-/// Replaces functions that cannot be evaluated.
+/// Writes the time of the query into a plan.
 #[derive(Debug)]
-struct ReplaceFunctions;
+struct WriteTime;
 
 /// A session with these rules of the optimizer, whose expressions are computed as those of plans.
 pub(crate) fn session(
@@ -48,7 +41,7 @@ pub(crate) fn session(
     rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> SessionContext {
     let rules = rules.into_iter().map(|rule| match rule.name() {
-        SIMPLIFIER => Arc::new(ReplaceFunctions),
+        SIMPLIFIER => Arc::new(WriteTime),
         _ => rule,
     });
     let analyzers: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
@@ -108,11 +101,11 @@ fn columns(plan: &LogicalPlan) -> Result<DFSchema, DataFusionError> {
     }
 }
 
-// === impl ReplaceFunctions ===
+// === impl WriteTime ===
 
-impl OptimizerRule for ReplaceFunctions {
+impl OptimizerRule for WriteTime {
     fn name(&self) -> &'static str {
-        "replace_functions"
+        "write_time"
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
@@ -136,22 +129,7 @@ impl OptimizerRule for ReplaceFunctions {
         let names = NamePreserver::new(&plan);
         plan.map_expressions(|expr| {
             let name = names.save(&expr);
-            let replaced = expr.transform_up(|node| replaced(node, &context))?;
-            Ok(replaced.update_data(|expr| name.restore(expr)))
+            Ok(at_time_of_query(expr, &context)?.update_data(|expr| name.restore(expr)))
         })
-    }
-}
-
-fn replaced(node: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>, DataFusionError> {
-    match node {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if REPLACED.contains(&func.name()) => {
-            Ok(match func.simplify(args, context)? {
-                ExprSimplifyResult::Simplified(expr) => Transformed::yes(expr),
-                ExprSimplifyResult::Original(args) => {
-                    Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args }))
-                }
-            })
-        }
-        other => Ok(Transformed::no(other)),
     }
 }

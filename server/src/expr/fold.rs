@@ -25,10 +25,20 @@ use datafusion_expr::{
 use datafusion_physical_expr::create_physical_expr;
 
 /// Functions that cannot be evaluated, and those whose replacement is faster or prunes row groups:
-/// - `coalesce`, `nvl` and `nvl2` become CASE, `arrow_cast` and `arrow_try_cast` casts;
+/// - `coalesce`, `nvl` and `nvl2` become CASE, `arrow_cast`, `cast_to_type` and their variants that try become casts;
 /// - `regexp_like` becomes `~` or `~*`, which compile a pattern once per batch;
 /// - `starts_with` becomes LIKE with an escaped prefix, which has bounds.
-const REPLACED: [&str; 7] = ["arrow_cast", "arrow_try_cast", "coalesce", "nvl", "nvl2", "regexp_like", "starts_with"];
+const REPLACED: [&str; 9] = [
+    "arrow_cast",
+    "arrow_try_cast",
+    "cast_to_type",
+    "coalesce",
+    "nvl",
+    "nvl2",
+    "regexp_like",
+    "starts_with",
+    "try_cast_to_type",
+];
 
 /// A row without columns.
 static ROW: LazyLock<Option<RecordBatch>> = LazyLock::new(|| {
@@ -39,20 +49,25 @@ static ROW: LazyLock<Option<RecordBatch>> = LazyLock::new(|| {
 /// Folds constants and replaces functions. Requires a coerced expression.
 pub(super) fn folded(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr, DataFusionError> {
     let context = SimplifyContext::builder().with_schema(Arc::clone(schema)).build();
-    let replace = |node| replaced(node, &context).map(Transformed::yes);
+    let replace = |node| replaced(node, &REPLACED, &context);
     // Arguments first, such as a prefix that is joined from two texts.
     let replaced = expr.transform_up(constant)?.data.transform_up(replace)?.data;
     replaced.transform_up(constant).map(|transformed| transformed.data)
 }
 
-fn replaced(node: Expr, context: &SimplifyContext) -> Result<Expr, DataFusionError> {
-    let Expr::ScalarFunction(ScalarFunction { func, args }) = node else { return Ok(node) };
-    if !REPLACED.contains(&func.name()) {
-        return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
-    }
+/// What a call of one of these functions is replaced with.
+pub(super) fn replaced(
+    node: Expr,
+    names: &[&str],
+    context: &SimplifyContext,
+) -> Result<Transformed<Expr>, DataFusionError> {
+    let (func, args) = match node {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if names.contains(&func.name()) => (func, args),
+        other => return Ok(Transformed::no(other)),
+    };
     Ok(match func.simplify(args, context)? {
-        ExprSimplifyResult::Simplified(expr) => expr,
-        ExprSimplifyResult::Original(args) => Expr::ScalarFunction(ScalarFunction { func, args }),
+        ExprSimplifyResult::Simplified(expr) => Transformed::yes(expr),
+        ExprSimplifyResult::Original(args) => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
     })
 }
 

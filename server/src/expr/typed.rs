@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use datafusion_common::{
     DFSchema, DataFusionError,
-    tree_node::{TransformedResult, TreeNode},
+    tree_node::{Transformed, TransformedResult, TreeNode},
 };
-use datafusion_expr::Expr;
+use datafusion_expr::{Expr, simplify::SimplifyContext};
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use super::{decimals, floats, fold, patterns, rewrite, times};
+
+/// The functions that return the time of a query, which cannot be evaluated.
+const TIMES: [&str; 3] = ["current_date", "current_time", "now"];
 
 /// Types an expression whose patterns are translated.
 pub(super) fn typed(logical: Expr, schema: &Arc<DFSchema>) -> Result<Expr, DataFusionError> {
@@ -28,6 +31,11 @@ pub(super) fn typed(logical: Expr, schema: &Arc<DFSchema>) -> Result<Expr, DataF
 /// subqueries are left to the planner; their arguments are not.
 pub fn typed_in_query(logical: Expr, schema: &Arc<DFSchema>) -> Result<Expr, DataFusionError> {
     typed(patterns::translated(logical)?, schema)
+}
+
+/// An expression of a query with the time of the context, at which the query runs, in place of the functions that return it.
+pub fn at_time_of_query(logical: Expr, context: &SimplifyContext) -> Result<Transformed<Expr>, DataFusionError> {
+    logical.transform_up(|node| fold::replaced(node, &TIMES, context))
 }
 
 /// What is wrong with an expression of a query that its planner accepts.

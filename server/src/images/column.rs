@@ -93,16 +93,15 @@ impl ImagePart {
 // === impl ImageColumn ===
 
 impl ImageColumn {
-    /// The values of the first of these columns, whose images are turned like those of the others. `keys` has one per row.
-    /// Errors name rows of the column.
+    /// The values of images, which are turned like those of other columns. `keys` has one per row. Errors name rows of the
+    /// array.
     pub async fn of(
         &self,
-        columns: &[ArrayRef],
+        (images, others): (&ArrayRef, &[ArrayRef]),
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<ImageValues, ImagesError> {
         let of_bytes = |array: ArrayRef| ImageValues { array, held: Vec::new() };
-        let [images, others @ ..] = columns else { return Ok(of_bytes(new_empty_array(&DataType::Null))) };
         match self.part {
             ImagePart::Tensors => self.tensors((images, others), keys, budget).await,
             ImagePart::Bytes => Ok(of_bytes(ImageBytes::array(images)?)),
@@ -120,11 +119,10 @@ impl ImageColumn {
     /// The rows whose image cannot be decoded, as the plan's choice for them is made from. Counts nothing.
     pub async fn failing(
         &self,
-        columns: &[ArrayRef],
+        (images, others): (&ArrayRef, &[ArrayRef]),
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<Vec<usize>, ImagesError> {
-        let [images, others @ ..] = columns else { return Ok(Vec::new()) };
         let chunk = Arc::new(self.chunk(images, others, keys).await?);
         let failed = match self.part {
             ImagePart::Tensors => self.decoded(&chunk, budget).await?.into_iter().flat_map(|done| done.1).collect(),

@@ -20,14 +20,12 @@ impl Turning {
     /// like, in the order in which these decide.
     pub(super) fn of(self, images: &ImageBytes, others: &[ImageBytes]) -> Headers {
         let mut found = headers(images);
-        let others: Vec<Headers> =
-            if self == Self::Upright { others.iter().map(headers).collect() } else { Vec::new() };
         for (row, header) in found.iter_mut().enumerate() {
             let Some(Ok(header)) = header else { continue };
             if self == Self::AsStored {
                 header.orientation = Orientation::Upright;
             } else if header.orientation == Orientation::Upright {
-                let others = others.iter().filter_map(|headers| headers.get(row)?.as_ref()?.as_ref().ok());
+                let others = others.iter().filter_map(|images| ImageHeader::read(images.get(row)?).ok());
                 header.orientation = of_others(header, others);
             }
         }
@@ -36,7 +34,7 @@ impl Turning {
 }
 
 /// The orientation of the first image that has one; upright if the image is already turned like it.
-fn of_others<'a>(image: &ImageHeader, mut others: impl Iterator<Item = &'a ImageHeader>) -> Orientation {
+fn of_others(image: &ImageHeader, mut others: impl Iterator<Item = ImageHeader>) -> Orientation {
     let first = others.find(|other| other.orientation != Orientation::Upright);
     let turned = first.filter(|other| !(other.orientation.exchanges_sides() && lies_across(image, other)));
     turned.map_or(Orientation::Upright, |other| other.orientation)
@@ -59,8 +57,9 @@ mod tests {
 
     #[test]
     fn a_mask_is_turned_like_its_image_unless_it_already_is() {
-        let mask =
-            |width, height, like: &[ImageHeader]| of_others(&image(width, height, Orientation::Upright), like.iter());
+        let mask = |width, height, like: &[ImageHeader]| {
+            of_others(&image(width, height, Orientation::Upright), like.iter().copied())
+        };
         let (right, turned) = (image(160, 90, Orientation::Right), image(160, 90, Orientation::Turned));
         let upright = image(160, 90, Orientation::Upright);
         assert_eq!(mask(160, 90, &[]), Orientation::Upright);

@@ -215,16 +215,13 @@ def _multi_hot(where: str, body: object) -> Op:
     return ops.MultiHot(_wholes(where, _set(where, body, "size"), "size")[0])
 
 
-def _first_n(where: str, body: object) -> Op:
-    fields = _set(where, body, "n", "value")
-    value = None if "value" not in fields else _number(where, fields["value"])
-    return ops.FirstN(_wholes(where, fields, "n")[0], value)
+def _cut(op: type[ops.FirstN]) -> Callable[[str, object], Op]:
+    def read(where: str, body: object) -> Op:
+        fields = _set(where, body, "n", "value")
+        value = None if "value" not in fields else _number(where, fields["value"])
+        return op(_wholes(where, fields, "n")[0], value)
 
-
-def _last_n(where: str, body: object) -> Op:
-    fields = _set(where, body, "n", "value")
-    value = None if "value" not in fields else _number(where, fields["value"])
-    return ops.LastN(_wholes(where, fields, "n")[0], value)
+    return read
 
 
 def _pad(where: str, body: object) -> Op:
@@ -397,8 +394,8 @@ _READERS: dict[str, Callable[[str, object], Op]] = {
     "robust": _robust,
     "cross": _cross,
     "multi_hot": _multi_hot,
-    "first_n": _first_n,
-    "last_n": _last_n,
+    "first_n": _cut(ops.FirstN),
+    "last_n": _cut(ops.LastN),
     "pad": _pad,
     "lookup": _lookup,
     "ngram": _ngram,

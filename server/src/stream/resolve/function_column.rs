@@ -83,9 +83,7 @@ impl FunctionColumn {
     ) -> Result<Passing, StreamError> {
         for column in columns {
             let start = Instant::now();
-            let named = column.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned());
-            // The derivation reads every argument.
-            let Some(arguments) = named.collect::<Option<Vec<_>>>() else { continue };
+            let Some(arguments) = column.arguments_of(&passing) else { continue };
             let (array, held, stage) = match &column.computation {
                 Computation::Function(function) => {
                     let values = function.values(arguments, budget).await;
@@ -101,7 +99,8 @@ impl FunctionColumn {
                     (tokens.array, tokens.held, Stage::Transform)
                 }
                 Computation::Images(column) => {
-                    let values = column.of(&arguments, keys(&passing, drawing), budget).await;
+                    let Some(images) = arguments.split_first() else { continue };
+                    let values = column.of(images, keys(&passing, drawing), budget).await;
                     let values = values.map_err(|error| located(error, &passing, place))?;
                     (values.array, values.held, Stage::Transform)
                 }
@@ -113,6 +112,11 @@ impl FunctionColumn {
             times.add_since(stage, start);
         }
         Ok(passing)
+    }
+
+    /// The columns of rows that it is computed from. The derivation reads all of them.
+    fn arguments_of(&self, passing: &Passing) -> Option<Vec<ArrayRef>> {
+        self.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned()).collect()
     }
 
     /// Whether the column depends on the seed and the epoch.
@@ -149,9 +153,11 @@ impl FunctionColumn {
         place: &str,
     ) -> Result<Vec<u64>, StreamError> {
         let Computation::Images(column) = &self.computation else { return Ok(Vec::new()) };
-        let named = self.arguments.iter().map(|name| passing.rows.column_by_name(name).cloned());
-        let Some(arguments): Option<Vec<ArrayRef>> = named.collect() else { return Ok(Vec::new()) };
-        let failing = column.failing(&arguments, keys(passing, Drawing::default()), budget).await;
+        let arguments = self.arguments_of(passing);
+        let Some(images) = arguments.as_ref().and_then(|arguments| arguments.split_first()) else {
+            return Ok(Vec::new());
+        };
+        let failing = column.failing(images, keys(passing, Drawing::default()), budget).await;
         let failing = failing.map_err(|error| located(error, passing, place))?;
         let stored = passing.stored_rows();
         Ok(failing.into_iter().filter_map(|row| stored.get(row).copied()).collect())
