@@ -30,6 +30,9 @@ FUZZ_FLAGS = --fuzz-dir server/fuzz --features libfuzzer --sanitizer $(FUZZ_SANI
 # Silence pip's notice of newer versions.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Tests start hundreds of processes. Each would compile the package anew where this variable is set.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-quick test-ballista test-spark test-stores test-tensorflow test-frameworks lint docs dashboards fuzz fuzz-filters fuzz-scan drive simulate soak bench bench-kernels bench-peers bench-service gpu-kit build build-all dist clean
 
