@@ -19,6 +19,8 @@ from forebay.torch import FlightDataset
 from harness.proxy import Proxy
 from harness.web_server import Files, WebServer
 
+pytestmark = pytest.mark.long
+
 ROWS, COLUMNS = 120_000, 8
 Serve = Callable[..., Any]
 

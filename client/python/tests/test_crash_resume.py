@@ -30,6 +30,8 @@ from harness.epoch_order import Epoch, passing_rows
 from harness.repository import package_environment
 from harness.trainers.crash_trainer import CHECKPOINT, Job
 
+pytestmark = pytest.mark.long
+
 SEEDS_DEFAULT = 3
 # The longest silence of a trainer, which may wait for a replica to restart.
 SILENCE_SECONDS = 60

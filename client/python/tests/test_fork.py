@@ -13,6 +13,8 @@ import pytest
 from harness.repository import package_environment
 from harness.serving import Server
 
+pytestmark = pytest.mark.long
+
 HEAD = """
 import os, sys, threading, time, torch
 from torch.utils.data import DataLoader

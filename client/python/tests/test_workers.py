@@ -23,7 +23,7 @@ from forebay.torch import FlightDataset, FlightLoader
 from harness.serving import Server
 
 # torchdata 0.11 calls what torch has since deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")]
 
 ROWS = 100
 IDS = fb.Plan(outputs={"id": fb.output(fb.cols("id"), dtype="int64")})

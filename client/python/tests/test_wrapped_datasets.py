@@ -17,6 +17,8 @@ import pytest
 import forebay as fb
 from harness.serving import Server
 
+pytestmark = pytest.mark.long
+
 SCRIPT = """
 import json, sys
 from itertools import islice

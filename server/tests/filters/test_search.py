@@ -21,6 +21,8 @@ from harness.filters.tables import Drawn
 from harness.parquet.surgery import Chunk, dissect
 from harness.serving import Server
 
+pytestmark = pytest.mark.long
+
 SEEDS = int(os.environ.get("FILTER_FUZZ_SEEDS") or 12)
 FIRST = int(os.environ.get("FILTER_FUZZ_FIRST") or 0)
 EXPRESSIONS = int(os.environ.get("FILTER_FUZZ_EXPRESSIONS") or 30)

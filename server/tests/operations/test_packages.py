@@ -34,7 +34,7 @@ PROGRAMS = ("forebay-server", "forebay")
 DEBUG_WHEEL_BYTES_MAX = 1_000_000_000
 IMPORTED_MODULES_MAX = 300
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packages are made on Linux")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="packages are made on Linux")]
 
 
 class Packages(NamedTuple):

@@ -35,6 +35,8 @@ from harness.epochs import Data, every_byte
 from harness.metrics import scrape
 from harness.serving import info, plan_of, stored
 
+pytestmark = pytest.mark.long
+
 REQUESTS = 12
 # Of no row group with several chunks, and of all.
 SMALL, LARGE = "90kB", "64MiB"

@@ -32,6 +32,8 @@ from harness.faults import (
 from harness.http2_peer import Kind, Peer
 from harness.metrics import scrape
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 
 
