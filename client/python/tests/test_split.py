@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -164,7 +167,7 @@ def test_a_split_by_times_is_reported_once(serve: Serve, tmp_path: Path) -> None
     with fb.connect(serve({"t": tmp_path}).url) as client:
         for by in ("ts", "day"):
             train, val = plan.split(by=by)
-            with pytest.warns(UserWarning, match=f"the split by '{by}' .* lie between training rows.*plan.and_filter"):
+            with pytest.warns(UserWarning, match=f"the split by '{by}' .* lie between training rows.*by_time=\"{by}\""):
                 client.stream("t", train).close()
             client.stream("t", val).close()
         client.stream("t", plan.split(by="user")[0]).close()
@@ -188,3 +191,133 @@ def test_filters_are_composed_and_removed(url: str) -> None:
     assert everything == everything.with_filter("")
     with pytest.raises(TypeError, match="with_filter: filter must be a string"):
         fitted.with_filter(3)  # type: ignore[arg-type]
+
+
+# Every seven hours from August to November, each tenth without a time.
+TIMES = [
+    None if row % 10 == 9 else datetime(2025, 8, 1) + row * timedelta(hours=7)
+    for row in np.random.default_rng(5).permutation(400).tolist()
+]
+SINCE_1970 = [None if time is None else int(time.replace(tzinfo=timezone.utc).timestamp()) for time in TIMES]
+TIME_COLUMNS = {
+    "day": pa.array([None if time is None else time.date() for time in TIMES], pa.date32()),
+    "day ms": pa.array([None if time is None else time.date() for time in TIMES], pa.date64()),
+    **{f"in {unit}": pa.array(TIMES, pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
+    "utc": pa.array(TIMES, pa.timestamp("us", "UTC")),
+    "berlin": pa.array(TIMES, pa.timestamp("ms", "Europe/Berlin")),
+    'a "number"': pa.array(SINCE_1970, pa.int64()),
+}
+
+
+@pytest.fixture(scope="module")
+def times_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder: Path = tmp_path_factory.mktemp("times")
+    table = pa.table({"id": np.arange(len(TIMES)), **TIME_COLUMNS})
+    pq.write_table(table, folder / "a.parquet", row_group_size=90)
+    return fb.local(ev=folder)
+
+
+TIME_PLAN = fb.Plan(outputs={"id": fb.cols("id").as_stored(), "z": fb.cols("id").standardize()})
+
+
+@pytest.mark.parametrize("column", TIME_COLUMNS)
+def test_a_split_by_time_divides_local_times(times_url: str, column: str) -> None:
+    stored = TIME_COLUMNS[column]
+    local = pc.local_timestamp(stored) if getattr(stored.type, "tz", None) else stored
+    if column == 'a "number"':
+        bounds = [int(datetime(2025, month, 1, tzinfo=timezone.utc).timestamp()) for month in (10, 11)]
+        gap: int | str = 7 * 86_400
+        local = local.cast(pa.timestamp("s"))
+    else:
+        bounds, gap = ["2025-10-01", "2025-11-01"], "7 days"
+    local = local.cast(pa.timestamp("us")).to_pylist()
+    train, val = TIME_PLAN.split(by_time=column, train_until=bounds[0], val_until=bounds[1], gap=gap)
+    rows = [row for row, time in enumerate(local) if time is not None]
+    want_train = [row for row in rows if local[row] < datetime(2025, 10, 1)]
+    want_val = [row for row in rows if datetime(2025, 10, 8) <= local[row] < datetime(2025, 11, 1)]
+    assert len(want_train) > 100 < len(want_val) + 30
+    assert (rows_of(times_url, train), rows_of(times_url, val)) == (want_train, want_val)
+    _, rest = TIME_PLAN.split(by_time=column, train_until=bounds[1])
+    assert rows_of(times_url, rest) == [row for row in rows if local[row] >= datetime(2025, 11, 1)]
+
+
+def test_validation_after_a_time_uses_what_training_learned(times_url: str) -> None:
+    train, val = TIME_PLAN.split(by_time="in us", train_until="2025-10-01", gap="1 week")
+    assert val.training == train
+    with fb.connect(times_url) as client:
+        assert client.fit("ev", val).plan.outputs == client.fit("ev", train).plan.outputs
+    narrowed = val.and_filter("id > 10")
+    assert narrowed.filter == f"({val.filter}) AND (id > 10)"
+    assert rows_of(times_url, narrowed) == [row for row in rows_of(times_url, val) if row > 10]
+    # A split of the training rows, and one of a plan with a filter.
+    earlier, tuned = train.split(by_time="in us", train_until="2025-09-01")
+    assert rows_of(times_url, earlier) + rows_of(times_url, tuned) != []
+    assert sorted(rows_of(times_url, earlier) + rows_of(times_url, tuned)) == rows_of(times_url, train)
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("2025-10-01", "2025-10-01"),
+        (" 2025-10-01T00:00 ", "2025-10-01"),
+        (date(2025, 10, 1), "2025-10-01"),
+        (datetime(2025, 10, 1, 12, 30), "2025-10-01T12:30:00"),
+        (np.datetime64("2025-10-01T12:30"), "2025-10-01T12:30:00"),
+        (np.datetime64("2025-10-01T00:00:00.000001", "ns"), "2025-10-01T00:00:00.000001"),
+        (pd.Timestamp("2025-10-01T12:30:00"), "2025-10-01T12:30:00"),
+        ("2025-10-01T12:30:00+02:00", "2025-10-01T12:30:00+02:00"),
+        ("2025-10-01T12:30:00Z", "2025-10-01T12:30:00+00:00"),
+        (datetime(2025, 10, 1, tzinfo=timezone.utc), "2025-10-01T00:00:00+00:00"),
+    ],
+)
+def test_times_are_text_or_objects(given: object, written: str) -> None:
+    train, val = TIME_PLAN.split(by_time="ts", train_until=given)  # type: ignore[arg-type]
+    assert (train.filter, val.filter) == (f"\"ts\" < '{written}'", f"\"ts\" >= '{written}'")
+
+
+@pytest.mark.parametrize("gap", ["36 hours", "36hour", timedelta(days=1.5), np.timedelta64(36, "h"), "2160 minutes"])
+def test_gaps_are_text_or_objects(gap: object) -> None:
+    _, val = TIME_PLAN.split(by_time="ts", train_until="2025-10-01", gap=gap)  # type: ignore[arg-type]
+    assert val.filter == "\"ts\" >= '2025-10-02T12:00:00'"
+
+
+def test_wrong_splits_by_time_are_refused() -> None:
+    until = {"by_time": "ts", "train_until": "2025-10-01"}
+    for wrong, message in (
+        ({"by_time": "ts"}, "by_time requires train_until"),
+        ({"train_until": "2025-10-01"}, "train_until, val_until and gap are those of a split by_time"),
+        ({"gap": "7 days", "by": "user"}, "train_until, val_until and gap are those of a split by_time"),
+        (until | {"val": 0.2}, "by_time divides them"),
+        (until | {"by": "user"}, "by_time divides them"),
+        (until | {"seed": 0}, "by_time divides them"),
+        (until | {"by_time": 3}, "split: by_time"),
+        (until | {"train_until": "October"}, "train_until must be a time such as \"2025-10-01\".*not 'October'"),
+        (until | {"train_until": True}, "train_until must be a time, not True"),
+        (until | {"train_until": 1.5}, "train_until must be a time, not 1.5"),
+        (until | {"train_until": np.datetime64("NaT")}, "train_until must be a time"),
+        (until | {"train_until": np.datetime64(1, "ns")}, "train_until must be a time in whole microseconds"),
+        (until | {"gap": "a month"}, "gap must be a length of time such as"),
+        (until | {"gap": timedelta(days=-1)}, "gap must be a length of time such as"),
+        (until | {"gap": 7}, "gap must be a length of time such as"),
+        (until | {"train_until": 7, "gap": "7 days"}, "gap .of times that are numbers."),
+        (until | {"val_until": "2025-10-01"}, "leaves no time for validation, which starts at '2025-10-01'"),
+        (until | {"val_until": "2025-10-05", "gap": "1 week"}, "leaves no time for validation"),
+        (until | {"val_until": "2025-11-01T00:00:00Z"}, "must both be numbers, or times, with offsets"),
+        (until | {"val_until": 5}, "must both be numbers, or times"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            TIME_PLAN.split(**wrong)  # type: ignore[arg-type]
+
+
+def test_another_filter_says_that_it_undoes_a_split_by_time() -> None:
+    for until, later in (("2025-10-01", "2025-11-01"), (1_000, 2_000)):
+        train, val = TIME_PLAN.split(by_time="ts", train_until=until, val_until=later)
+        with pytest.warns(UserWarning, match="split by 'ts'.*and_filter.*replaces_split=True"):
+            replaced = train.with_filter("x > 0")
+        assert replaced.filter == "x > 0"
+        # The other side of the split, and a filter that a person wrote.
+        assert train.with_filter(val.filter).filter == val.filter
+        assert train.with_filter("x > 0", replaces_split=True) == replaced
+        assert fb.Plan.from_json(train.to_json()).filter == train.filter
+    own = TIME_PLAN.with_filter("ts < '2025-10-01' AND \"x\" < 5")
+    assert own.with_filter("x > 0").filter == "x > 0"

@@ -32,12 +32,12 @@ class FittedPlan:
     _text: str | None = field(default=None, init=False, repr=False, compare=False)
     """The plan as JSON, once it was needed: a plan with large vocabularies takes a while to encode."""
 
-    def with_filter(self, filter: str | None) -> FittedPlan:  # noqa: A002 (the contract's name)
+    def with_filter(self, filter: str | None, *, replaces_split: bool = False) -> FittedPlan:  # noqa: A002 (the contract's name)
         """Return the plan with another filter, or without one, and the same parameters, such as for validation rows.
 
-        Warns if that undoes a `Plan.split`: `and_filter` adds a condition to it.
+        Warns if that undoes a `Plan.split`, unless `replaces_split` says so: `and_filter` adds a condition to it.
         """
-        return self._of(self.plan.with_filter(filter))
+        return self._of(self.plan.with_filter(filter, replaces_split=replaces_split))
 
     def and_filter(self, filter: str) -> FittedPlan:  # noqa: A002 (the contract's name)
         """Return the plan for those of its rows that pass this filter, too, with the same parameters."""

@@ -165,8 +165,8 @@ class Fitting(Looking):
             if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
                 warnings.warn(
                     f"the split by {column!r} ({kind}) draws each time at random, so validation rows lie between "
-                    "training rows: to validate on the last rows, use a filter for each side, such as "
-                    f"plan.and_filter(\"{column} < '2025-06-01'\"), instead",
+                    "training rows and teach the future: to validate on the last rows, divide them at a time, "
+                    f'plan.split(by_time="{column}", train_until="2025-10-01")',
                     stacklevel=4,
                 )
 

@@ -22,7 +22,7 @@ from .joins import Join
 from .op import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
-from .split import both, lost_split, split_filters
+from .split import Gap, Moment, both, lost_split, split_filters, time_filters
 from .terminal_text import Branch, html_tree, tree
 
 __all__ = ["DTYPES", "Columns", "DType", "Output", "Plan", "checked_filter", "cols", "output"]
@@ -140,17 +140,17 @@ class Plan:
                 raise ValueError(f"outputs: {name!r}: {error}") from None
         return replace(self, outputs=outputs)
 
-    def with_filter(self, filter: str | None) -> Plan:  # noqa: A002 (the contract's name)
+    def with_filter(self, filter: str | None, *, replaces_split: bool = False) -> Plan:  # noqa: A002 (the contract's name)
         """Return the plan with its filter replaced, or without one; a validation plan still learns from training rows.
 
-        Warns if that undoes a `split`: `and_filter` adds a condition to it.
+        Warns if that undoes a `split`, unless `replaces_split` says so: `and_filter` adds a condition to it.
         """
         filter = checked_filter("with_filter", filter)  # noqa: A001 (the contract's name)
         lost = lost_split(self.filter, filter)
-        if lost is not None:
+        if lost is not None and not replaces_split:
             warnings.warn(
                 f"the filter replaces that of the plan, and with it the split by {lost!r}: rows of both sides pass; "
-                "use and_filter to add a condition to a side of a split",
+                "use and_filter to add a condition to a side of a split, or replaces_split=True if that is meant",
                 stacklevel=2,
             )
         return replace(self, filter=filter)
@@ -160,21 +160,45 @@ class Plan:
         more = checked_filter("and_filter", filter)
         return replace(self, filter=both(self.filter, f"({more})") if more else self.filter)
 
-    def split(self, *, by: str | None = None, val: float = 0.1, seed: int = 0) -> tuple[Plan, Plan]:
-        """Return two plans, for training and for validation: disjoint rows that are together those of this plan.
+    def split(
+        self,
+        *,
+        by: str | None = None,
+        val: float | None = None,
+        seed: int | None = None,
+        by_time: str | None = None,
+        train_until: Moment | None = None,
+        val_until: Moment | None = None,
+        gap: Gap | None = None,
+    ) -> tuple[Plan, Plan]:
+        """Return two plans, for training and for validation, of disjoint rows of this plan.
 
-        A row belongs to validation if a hash of its value in the column `by` is within the share `val`, so all rows of
-        one user, say, are on one side, and stay there when files are added. Rows with null count as one value. Without
-        `by`, each row is drawn by its index in the dataset. Another `seed` draws another split.
+        A row belongs to validation if a hash of its value in the column `by` is within the share `val`, 0.1 by default,
+        so all rows of one user, say, are on one side, and stay there when files are added. Rows with null count as one
+        value. Without `by`, each row is drawn by its index in the dataset. Another `seed` draws another split. Together
+        the plans have all rows of this one.
 
-        The rows of a column of times are drawn like any other: validation rows lie between training rows, and a client
-        warns. To validate on the last rows, use two filters: ``plan.and_filter("time < '2025-06-01'")``.
+        ``split(by_time="ts", train_until="2025-10-01", val_until="2025-11-01", gap="7 days")`` divides at a time, so
+        that nothing of the future is learned: training rows are before `train_until`, validation rows from `gap` after
+        it to before `val_until`, or to the end. Rows in the gap, from `val_until` on, and without a time are in
+        neither. Times are ISO 8601 text or objects; without an offset from UTC they are local times of the column's
+        zone. A column of numbers has whole numbers in their place. A column of times given as `by` is drawn like any
+        other, with validation rows between training rows, and a client warns.
 
         Both plans have the parameters learned from the training rows: fitting or streaming the validation plan fits the
         training plan.
         """
-        rest, share = split_filters(by, val, seed)
-        training = self.with_filter(both(self.filter, rest))
+        if by_time is None:
+            if (train_until, val_until, gap) != (None, None, None):
+                raise TypeError("split: train_until, val_until and gap are those of a split by_time, a column's name")
+            rest, share = split_filters(by, 0.1 if val is None else val, 0 if seed is None else seed)
+        else:
+            if (by, val, seed) != (None, None, None):
+                raise TypeError(
+                    "split: by, val and seed draw rows, by_time divides them at train_until: pass one of both"
+                )
+            rest, share = time_filters(by_time, train_until, val_until, gap)
+        training = replace(self, filter=both(self.filter, rest))
         learned_from = training.filter if self.training_filter is None else self.training_filter
         return training, replace(self, filter=both(self.filter, share), training_filter=learned_from)
 

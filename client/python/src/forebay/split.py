@@ -1,14 +1,26 @@
-"""Splits of a dataset by a hash of a column: SQL filters that are stable, disjoint, and together every row."""
+"""Splits of a dataset, by a hash of a column or by time: SQL filters that are stable and disjoint."""
 
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, timedelta
+from typing import TypeAlias, cast
+
+import numpy as np
 
 from .op import column_name, number, whole_number
 
 ROW_ID = "__row_id"
 # The finest share of a split: a millionth.
 SHARES = 1_000_000
+
+Moment: TypeAlias = "str | date | datetime | np.datetime64 | int"
+"""A time as ISO 8601 text or an object, or the whole number that a column of numbers has for it."""
+
+Gap: TypeAlias = "str | timedelta | np.timedelta64 | int"
+"""A length of time: ``"7 days"`` or an object, or a whole number for a column of numbers."""
+
+GAP = re.compile(r"\s*(?P<count>\d+)\s*(?P<unit>second|minute|hour|day|week)s?\s*")
 
 
 def split_filters(by: str | None, share: float, seed: int) -> tuple[str, str]:
@@ -17,18 +29,105 @@ def split_filters(by: str | None, share: float, seed: int) -> tuple[str, str]:
     taken = round(number("split: val", share) * SHARES)
     if not 0 < taken < SHARES:
         raise ValueError(f"split: val must be a share between 0 and 1, in steps of {1 / SHARES:g}, not {share!r}")
-    quoted = column.replace('"', '""')
-    bucket = f'hash64("{quoted}", {whole_number("split: seed", seed)}) % {SHARES}'
+    bucket = f"hash64({quoted(column)}, {whole_number('split: seed', seed)}) % {SHARES}"
     return f"{bucket} >= {taken}", f"{bucket} < {taken}"
 
 
+def time_filters(
+    by_time: str, train_until: Moment | None, val_until: Moment | None, gap: Gap | None
+) -> tuple[str, str]:
+    """Return the filters of the rows before `train_until`, and of those from there, after the gap, to `val_until`."""
+    column = quoted(column_name("split: by_time", by_time))
+    if train_until is None:
+        raise TypeError('split: by_time requires train_until, the first time that is not trained on: "2025-10-01"')
+    train_end = moment("train_until", train_until)
+    val_start = after(train_end, gap)
+    training, validation = f"{column} < {literal(train_end)}", f"{column} >= {literal(val_start)}"
+    if val_until is None:
+        return training, validation
+    val_end = moment("val_until", val_until)
+    try:
+        is_empty = val_end <= val_start  # type: ignore[operator]
+    except TypeError as error:
+        raise TypeError(
+            f"split: val_until {val_until!r} and train_until {train_until!r} must both be numbers, or times, "
+            "with offsets from UTC or without"
+        ) from error
+    if is_empty:
+        raise ValueError(
+            f"split: val_until {val_until!r} leaves no time for validation, which starts at {literal(val_start)}"
+        )
+    return training, f"{validation} AND {column} < {literal(val_end)}"
+
+
+def moment(name: str, given: Moment) -> datetime | int:
+    """Return a time, or a number in its place."""
+    if isinstance(given, str):
+        try:
+            # Python 3.10 does not read the Z.
+            return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", given.strip()))
+        except ValueError:
+            raise ValueError(
+                f'split: {name} must be a time such as "2025-10-01" or "2025-10-01T12:30:00+02:00", not {given!r}'
+            ) from None
+    if isinstance(given, np.datetime64):
+        exact = given.astype("datetime64[us]")
+        if exact != given:
+            raise ValueError(f"split: {name} must be a time in whole microseconds, not {given!r}")
+        return cast(datetime, exact.item())
+    if isinstance(given, datetime):
+        return given
+    if isinstance(given, date):
+        return datetime(given.year, given.month, given.day)
+    if isinstance(given, (int, np.integer)) and not isinstance(cast(object, given), bool):
+        return int(given)
+    raise TypeError(f"split: {name} must be a time, not {given!r}")
+
+
+def after(start: datetime | int, gap: Gap | None) -> datetime | int:
+    """Return the time a gap after another."""
+    if gap is None:
+        return start
+    if isinstance(start, int):
+        return start + whole_number("split: gap (of times that are numbers)", gap)
+    length = timedelta(-1)
+    if isinstance(gap, str) and (found := GAP.fullmatch(gap)):
+        length = timedelta(**{f"{found['unit']}s": int(found["count"])})
+    elif isinstance(gap, timedelta):
+        length = gap
+    elif isinstance(gap, np.timedelta64):
+        length = cast(timedelta, gap.astype("timedelta64[us]").item())
+    if length < timedelta(0):
+        raise ValueError(f'split: gap must be a length of time such as "7 days" or a timedelta, not {gap!r}')
+    return start + length
+
+
+def literal(time: datetime | int) -> str:
+    """Return a time in SQL; the start of a day as its date, which columns of dates have, too.
+
+    A number is in parentheses, which tell the condition from one that a person wrote.
+    """
+    if isinstance(time, int):
+        return f"({time})"
+    text = time.isoformat()
+    return f"'{text.removesuffix('T00:00:00')}'"
+
+
+def quoted(column: str) -> str:
+    """Return a column's name in SQL."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+QUOTED = r'"(?P<column>(?:[^"]|"")+)"'
 # A condition of `split_filters`: its column and seed name the split, and either comparison is a side of it.
-CONDITION = re.compile(rf'hash64\("(?P<column>(?:[^"]|"")+)", (?P<seed>\d+)\) % {SHARES} (?:<|>=) \d+')
+HASHED = re.compile(rf"hash64\({QUOTED}, (?P<seed>\d+)\) % {SHARES} (?:<|>=) \d+")
+# A condition of `time_filters`.
+TIMED = re.compile(rf"{QUOTED} (?:<|>=) (?:'\d{{4}}-\d\d-\d\d(?:T[^']*)?'|\(-?\d+\))")
 
 
 def split_columns(filter: str) -> list[str]:  # noqa: A002 (the contract's name)
-    """Return the columns of the splits in a filter."""
-    return [column.replace('""', '"') for column, _ in CONDITION.findall(filter)]
+    """Return the columns of the splits by a hash in a filter."""
+    return [unquoted(column) for column, _ in HASHED.findall(filter)]
 
 
 def lost_split(before: str, after: str) -> str | None:
@@ -36,9 +135,19 @@ def lost_split(before: str, after: str) -> str | None:
 
     Either side of the split is one: a validation plan takes the place of its training plan.
     """
-    kept = set(CONDITION.findall(after))
-    lost = [column for column, seed in CONDITION.findall(before) if (column, seed) not in kept]
-    return lost[0].replace('""', '"') if lost else None
+    kept = set(splits(after))
+    lost = [split for split in splits(before) if split not in kept]
+    return unquoted(lost[0][0]) if lost else None
+
+
+def splits(filter: str) -> list[tuple[str, str | None]]:  # noqa: A002 (the contract's name)
+    """Return the quoted column of each split in a filter, and the seed of one by a hash."""
+    return [*HASHED.findall(filter), *((column, None) for column in TIMED.findall(filter))]
+
+
+def unquoted(column: str) -> str:
+    """Return the name that SQL has between quotes."""
+    return column.replace('""', '"')
 
 
 def both(one: str, other: str) -> str:
