@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import pickle
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -194,26 +194,43 @@ def test_the_length_follows_ranks_that_become_known(server: Server, monkeypatch:
 
 @pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}])
-def test_ranks_that_differ_in_steps_are_reported_unless_told(server: Server, kind: Any, options: dict[str, Any]):
+def test_ranks_that_differ_in_steps_are_refused_unless_told(server: Server, kind: Any, options: dict[str, Any]):
     def steps(rank: int, world_size: int, **more: Any) -> int:
         data = kind(server.url, "tiny", IDS, rank=rank, world_size=world_size, **options, **more)
         return len(list(data))
 
-    with pytest.warns(
-        fb.UnevenRanks, match=r"unequal steps of ranks: of 100 rows .* have 4 steps and others 3.*remainder="
-    ):
-        assert [steps(rank, 3, batch_size=11) for rank in range(3)].count(4) == 1
-    for more in ({"batch_size": 11, "remainder": "keep"}, {"batch_size": 11, "remainder": "pad"}, {"batch_size": 20}):
-        # As warnings are errors in tests, there are none.
-        assert steps(0, 3, **more) > 0
+    words = r"unequal steps of ranks: of 100 rows .* have 4 steps and others 3.*remainder=\"pad\".*\"drop\".*\"keep\""
+    for rank in range(3):
+        with pytest.raises(fb.UnevenRanks, match=words):
+            steps(rank, 3, batch_size=11)
+    for more, want in (("keep", [3, 3, 4]), ("pad", [4, 4, 4]), ("drop", [3, 3, 3])):
+        assert sorted(steps(rank, 3, batch_size=11, remainder=more) for rank in range(3)) == want
+    assert [steps(rank, 3, batch_size=20) for rank in range(3)] == [2, 2, 2]
 
 
-def test_a_report_of_unequal_steps_may_be_an_error(server: Server):
+def test_unequal_steps_are_refused_wherever_they_are_counted(server: Server):
+    threads = set(threading.enumerate())
     data = FlightDataset(server.url, "tiny", IDS, rank=0, world_size=3, batch_size=11)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", fb.UnevenRanks)
+    for counted in (len, FlightDataset.info, lambda data: next(iter(data)), lambda data: next(next(data.epochs(2))[1])):
         with pytest.raises(fb.UnevenRanks):
-            len(data)
+            counted(data)
+    # Resumed by another number of ranks, which differ in what is left.
+    saved = FlightDataset(server.url, "tiny", IDS, batch_size=12, shuffle=True, lanes=3)
+    with contextlib.closing(iter(saved)) as batches:
+        next(batches)
+    state = saved.state_dict()
+    resumed = FlightDataset(server.url, "tiny", IDS, rank=1, world_size=3, batch_size=29, shuffle=True)
+    resumed.load_state_dict(state)
+    with pytest.raises(fb.UnevenRanks, match="of 88 rows.*the state has remainder .keep., so resume with another"):
+        next(iter(resumed))
+    array = fb.ArrayDataset(server.url, "tiny", IDS, rank=1, world_size=3, batch_size=29, shuffle=True)
+    array.load_state_dict(state)
+    with pytest.raises(fb.UnevenRanks, match="of 88 rows"):
+        next(iter(array))
+    # No thread of a refused epoch is left.
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(30)
+        assert not thread.is_alive(), thread.name
 
 
 @pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])

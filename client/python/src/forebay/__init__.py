@@ -17,7 +17,7 @@ from .comparison import ColumnComparison, Comparison, ValueDifference, compare
 from .credentials import Credentials
 from .cursor import Cursor
 from .description import ColumnDescription, DatasetDescription, LeftOutFiles
-from .epoch_warnings import EmptyEpoch, KeptRows, UnevenRanks
+from .epoch_checks import EmptyEpoch, KeptRows, UnevenRanks
 from .errors import (
     BrokenStream,
     Cancelled,

@@ -150,7 +150,11 @@ class FlightBatches(Iterator[TensorBatch]):
         ahead = reading = self._taken(start, consumed)
         if reading is None:
             reading = Reading(self._epochs.opener(), start, self._depth, DeviceCopy(self._device))
-        self._epochs.note(start, reading.info)
+        try:
+            self._epochs.note(start, reading.info)
+        except BaseException:
+            reading.close()
+            raise
         opening = time.perf_counter() - began
         current = self._current = _Current(reading, consumed, opening, was_ahead=ahead is not None)
         return current

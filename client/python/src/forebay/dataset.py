@@ -15,7 +15,7 @@ from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
 from .device_copy import resolve_device
-from .epoch_warnings import EpochWarnings
+from .epoch_checks import EpochChecks
 from .epochs import Epochs
 from .explain import Explain
 from .fitted import FittedPlan
@@ -74,11 +74,12 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
     environment, else to 0 of 1; they are determined on first use. The dataset shards itself. Lightning accepts this;
     with Accelerate use `FlightLoader`, or iterate the dataset directly.
 
-    Ranks may differ by a step, and DistributedDataParallel would hang in it: pass ``remainder="drop"`` or ``"pad"``.
-    Without a `remainder` every row is read once, and `forebay.UnevenRanks` is warned if that means unequal steps;
-    ``remainder="keep"`` says that it is intended. `forebay.EmptyEpoch` is warned if no row passes the filter, and
-    `forebay.KeptRows` if a resumed run of an older order of rows has few row groups, so that a rank reads mostly the
-    same rows in every epoch.
+    DistributedDataParallel hangs if one rank has a step more than others. Without a `remainder` every row is read once,
+    and `forebay.UnevenRanks` is raised before the first step if that means unequal steps: choose ``remainder="pad"``
+    (equal steps; some rows repeat, as DistributedSampler has it), ``"drop"`` (equal steps without the last rows) or
+    ``"keep"`` (every row once; the loop joins uneven ranks). `forebay.EmptyEpoch` is warned if no row passes the
+    filter, and `forebay.KeptRows` if a resumed run of an older order of rows has few row groups, so that a rank reads
+    mostly the same rows in every epoch.
 
     ``filter`` replaces the plan's filter after the fit: ``FlightDataset(…, fitted, filter="day > 20")`` streams other
     rows with the parameters that `fitted` learned, for validation.
@@ -132,7 +133,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._filter = filter
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
-        self._warnings = EpochWarnings(is_told="remainder" in options)
+        self._checks = EpochChecks(is_told="remainder" in options)
         self._upcoming = Upcoming(self._given.epoch, epochs)
         self._prefetch = integer("prefetch", prefetch, least=1)
         self._device = resolve_device(device)
@@ -491,9 +492,9 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         return lambda cursor: client.stream(dataset, plan, rank=rank, cursor=cursor, **keywords)
 
     def note(self, start: Cursor, info: StreamInfo) -> None:
-        """Note the description of an epoch."""
+        """Note the description of an epoch, unless its ranks are refused."""
+        self._checks.check(start, info, world_size=self._rank()[1], batch_size=self.batch_size)
         self._lengths = {(start.epoch, *self._rank()): info}
-        self._warnings.check(info, world_size=self._rank()[1], batch_size=self.batch_size)
         self._lanes = max(1, info.lanes // max(1, start.world_size))
         self._order_version = info.order_version
 

@@ -13,7 +13,7 @@ from .client import Client, connect
 from .credentials import Credentials
 from .cursor import Cursor, resolved
 from .elements import Position
-from .epoch_warnings import EpochWarnings
+from .epoch_checks import EpochChecks
 from .errors import SchemaDrift
 from .fitted import FittedPlan
 from .header import StreamInfo
@@ -44,7 +44,7 @@ class RankStreams:
     plan: Plan | FittedPlan | str
     rank: int
     options: StreamOptions
-    warnings: EpochWarnings
+    checks: EpochChecks
 
     def open(self, cursor: Cursor) -> Stream:
         """Open the stream at a cursor."""
@@ -75,7 +75,7 @@ def rank_streams(
     chosen = StreamOptions(**options, world_size=world_size)
     client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
     fitted = client.fitted(name, plan, filter)
-    return RankStreams(client, name, fitted, rank, chosen, EpochWarnings(is_told="remainder" in options))
+    return RankStreams(client, name, fitted, rank, chosen, EpochChecks(is_told="remainder" in options))
 
 
 class RankEpochs:
@@ -86,15 +86,16 @@ class RankEpochs:
         """A number that setting the epoch or loading a state changes."""
         self._open = streams.open
         self._given = streams.options
-        self._warnings = streams.warnings
+        self._checks = streams.checks
         # The version of the order of the first epoch or of a loaded state: later epochs have it, too.
         self._order_version = 0
         self._loaded: Cursor | None = None
         # The iterations since an epoch or a state was set: one of them has this dataset's position.
         self._loops: Loops[Position] = Loops()
-        with self._open(self._epoch_start()) as stream:
+        start = self._epoch_start()
+        with self._open(start) as stream:
             self.schema = stream.schema
-            self._info = self._noted(self._given.epoch, stream.info)
+            self._info = self._noted(start, stream.info)
 
     @property
     def options(self) -> StreamOptions:
@@ -156,8 +157,9 @@ class RankEpochs:
         """Return the description of the whole epoch."""
         epoch = self.epoch
         if self._info[0] != epoch:
-            with self._open(replace(self._epoch_start(), epoch=epoch)) as stream:
-                self._info = self._noted(epoch, stream.info)
+            start = replace(self._epoch_start(), epoch=epoch)
+            with self._open(start) as stream:
+                self._info = self._noted(start, stream.info)
         return self._info[1]
 
     def begin(self, *, is_direct: bool) -> tuple[Position, Stream]:
@@ -166,20 +168,24 @@ class RankEpochs:
         if before is not None and (before.is_done or before.taken):
             self._loaded = None
         self._given = replace(self._given, epoch=self.next_epoch)
-        stream = self._open(self._epoch_start() if self._loaded is None else self._loaded)
-        if not stream.schema.equals(self.schema):
+        start = self._epoch_start() if self._loaded is None else self._loaded
+        stream = self._open(start)
+        try:
+            if not stream.schema.equals(self.schema):
+                raise SchemaDrift("the columns have changed since the dataset was made: make it again")
+            self._noted(start, stream.info)
+        except BaseException:
             stream.close()
-            raise SchemaDrift("the columns have changed since the dataset was made: make it again")
-        self._noted(self._given.epoch, stream.info)
+            raise
         position = Position(stream.cursor(), stream.cursors(), is_direct=is_direct)
         self._loops.begin(position)
         return position, stream
 
-    def _noted(self, epoch: int, info: StreamInfo) -> tuple[int, StreamInfo]:
-        """Return the description of an epoch with its number, and keep its order's version; warn of it if necessary."""
+    def _noted(self, start: Cursor, info: StreamInfo) -> tuple[int, StreamInfo]:
+        """Return the description of an epoch with its number, and keep its order's version; check its ranks."""
         self._order_version = info.order_version
-        self._warnings.check(info, world_size=self._given.world_size, batch_size=self._given.batch_size)
-        return epoch, info
+        self._checks.check(start, info, world_size=self._given.world_size, batch_size=self._given.batch_size)
+        return start.epoch, info
 
     def _epoch_start(self) -> Cursor:
         """Return the cursor at the start of the epoch."""

@@ -1,4 +1,4 @@
-"""Warnings about an epoch before its first step: ranks that differ in steps or keep their rows, an epoch without any.
+"""Checks of an epoch before its first step: ranks that differ in steps or keep their rows, an epoch without any.
 
 Under DistributedDataParallel a rank waits for all others in every step: if one has fewer, the job hangs until the
 timeout of its process group. Imports no framework.
@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import warnings
 
+from .cursor import Cursor
+from .errors import InvalidRequest
 from .header import StreamInfo
 
 # Epochs of fewer rows are not worth rewriting their files.
 KEPT_ROWS_MIN = 10_000
+# What a person can do about unequal steps of an epoch, and of the rest of one.
+CHOICES = (
+    'choose remainder="pad" for equal steps in which some rows repeat, as DistributedSampler does, "drop" for equal '
+    'steps without the last rows, or "keep" to read every row once in unequal steps',
+    'the state has remainder "keep", so resume with another batch size or number of ranks, or pass remainder="keep" if '
+    'the loop joins uneven ranks; a run that begins with "pad" or "drop" has equal steps at every world size',
+)
 # With so many row groups for each lane, epochs are about independent.
 ROW_GROUPS_PER_LANE = 8
 
 
-class UnevenRanks(UserWarning):
+class UnevenRanks(InvalidRequest):
     """The ranks of an epoch differ in steps, and the dataset was made without a `remainder`."""
 
 
@@ -28,29 +37,30 @@ class EmptyEpoch(UserWarning):
     """An epoch has no steps on any rank."""
 
 
-class EpochWarnings:
-    """Warns of the epochs of one dataset, once of each kind. `is_told`: whether it was made with a `remainder`."""
+class EpochChecks:
+    """Checks the epochs of one dataset; warns once of each kind. `is_told`: whether it was made with a `remainder`."""
 
     def __init__(self, *, is_told: bool) -> None:
         self._is_told = is_told
         self._warned: set[type[UserWarning]] = set()
 
-    def check(self, info: StreamInfo, *, world_size: int, batch_size: int) -> None:
-        """Warn of this epoch if necessary."""
-        fewest, most = steps_of_ranks(info.rows, world_size, batch_size)
+    def check(self, start: Cursor, info: StreamInfo, *, world_size: int, batch_size: int) -> None:
+        """Raise `UnevenRanks` or warn of an epoch, read from this cursor on, if necessary."""
         if info.steps == 0:
             self._warn(
                 EmptyEpoch,
                 "the epoch has no steps: no row passes the filter and the sample, or with remainder drop too few for a "
                 "whole batch on every rank",
             )
-        elif not self._is_told and info.steps == most and fewest < most:
-            self._warn(
-                UnevenRanks,
-                f"unequal steps of ranks: of {info.rows} rows in batches of {batch_size}, some ranks have {most} "
-                f"steps and others {fewest}, and DistributedDataParallel hangs in step {most}: pass "
-                'remainder="drop" or "pad" for equal steps, or remainder="keep" to read every row once in unequal ones',
-            )
+        elif not self._is_told and start.order.remainder == "keep":
+            left = max(0, info.rows - start.position)
+            fewest, most = steps_of_ranks(left, world_size, batch_size)
+            if fewest < most:
+                choices = CHOICES[start.position > 0]
+                raise UnevenRanks(
+                    f"unequal steps of ranks: of {left} rows in batches of {batch_size}, some ranks have {most} steps "
+                    f"and others {fewest}, and DistributedDataParallel hangs in step {most}: {choices}"
+                )
 
         if info.passing_rows >= KEPT_ROWS_MIN and is_kept(info.rank_rows_kept, world_size):
             size = max(1, info.passing_rows // (ROW_GROUPS_PER_LANE * info.lanes))
