@@ -53,7 +53,8 @@ def main() -> None:
         again = make(given.target, clone, folder, None)
         program = Path(built["programs"][0]["path"])
         run = {"bench": "build", "command": " ".join(["benches/build/run.py", *sys.argv[1:]])}
-        run |= {"machine": machine.facts(clone / program), "target": given.target, "cold": cold, "again": again}
+        facts = machine.facts(clone / program) | {"commit": git("-C", str(clone), "rev-parse", "HEAD")}
+        run |= {"machine": facts, "target": given.target, "cold": cold, "again": again}
         run |= built | {"noise": noise.look()}
     print(json.dumps({key: run[key] for key in ("cold", "again", "crates", "crate_seconds", "programs")}, indent=1))
     if given.out:
