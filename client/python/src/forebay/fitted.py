@@ -35,7 +35,7 @@ class FittedPlan:
     def with_filter(self, filter: str | None, *, replaces_split: bool = False) -> FittedPlan:  # noqa: A002 (the contract's name)
         """Return the plan with another filter, or without one, and the same parameters, such as for validation rows.
 
-        Warns if that undoes a `Plan.split`, unless `replaces_split` says so: `and_filter` adds a condition to it.
+        Warns if that undoes a `Plan.split`, unless `replaces_split` is set: `and_filter` adds a condition to it.
         """
         return self._of(self.plan.with_filter(filter, replaces_split=replaces_split))
 

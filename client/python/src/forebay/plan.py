@@ -143,14 +143,14 @@ class Plan:
     def with_filter(self, filter: str | None, *, replaces_split: bool = False) -> Plan:  # noqa: A002 (the contract's name)
         """Return the plan with its filter replaced, or without one; a validation plan still learns from training rows.
 
-        Warns if that undoes a `split`, unless `replaces_split` says so: `and_filter` adds a condition to it.
+        Warns if that undoes a `split`, unless `replaces_split` is set: `and_filter` adds a condition to it.
         """
         filter = checked_filter("with_filter", filter)  # noqa: A001 (the contract's name)
         lost = lost_split(self.filter, filter)
         if lost is not None and not replaces_split:
             warnings.warn(
                 f"the filter replaces that of the plan, and with it the split by {lost!r}: rows of both sides pass; "
-                "use and_filter to add a condition to a side of a split, or replaces_split=True if that is meant",
+                "use and_filter to add a condition to a side of a split, or replaces_split=True to drop the split",
                 stacklevel=2,
             )
         return replace(self, filter=filter)
@@ -180,9 +180,9 @@ class Plan:
 
         ``split(by_time="ts", train_until="2025-10-01", val_until="2025-11-01", gap="7 days")`` divides at a time, so
         that nothing of the future is learned: training rows are before `train_until`, validation rows from `gap` after
-        it to before `val_until`, or to the end. Rows in the gap, from `val_until` on, and without a time are in
-        neither. Times are ISO 8601 text or objects; without an offset from UTC they are local times of the column's
-        zone. A column of numbers has whole numbers in their place. A column of times given as `by` is drawn like any
+        it to before `val_until`, or to the end. Rows in the gap, from `val_until` on, and without a time are left
+        out. Times are ISO 8601 text or objects; without an offset from UTC they are local times of the column's
+        zone. A column of numbers takes whole numbers. A column of times given as `by` is drawn like any
         other, with validation rows between training rows, and a client warns.
 
         Both plans have the parameters learned from the training rows: fitting or streaming the validation plan fits the

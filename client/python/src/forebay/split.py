@@ -61,7 +61,7 @@ def time_filters(
 
 
 def moment(name: str, given: Moment) -> datetime | int:
-    """Return a time, or a number in its place."""
+    """Return a time, or the number of a column of numbers."""
     if isinstance(given, str):
         try:
             # Python 3.10 does not read the Z.
@@ -79,9 +79,9 @@ def moment(name: str, given: Moment) -> datetime | int:
         return given
     if isinstance(given, date):
         return datetime(given.year, given.month, given.day)
-    if isinstance(given, (int, np.integer)) and not isinstance(cast(object, given), bool):
-        return int(given)
-    raise TypeError(f"split: {name} must be a time, not {given!r}")
+    if isinstance(given, bool) or not isinstance(cast(object, given), (int, np.integer)):
+        raise TypeError(f"split: {name} must be a time, not {given!r}")
+    return int(given)
 
 
 def after(start: datetime | int, gap: Gap | None) -> datetime | int:
