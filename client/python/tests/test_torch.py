@@ -219,10 +219,11 @@ def test_unequal_steps_are_refused_wherever_they_are_counted(server: Server):
     with contextlib.closing(iter(saved)) as batches:
         next(batches)
     state = saved.state_dict()
-    resumed = FlightDataset(server.url, "tiny", IDS, rank=1, world_size=3, batch_size=29, shuffle=True)
-    resumed.load_state_dict(state)
-    with pytest.raises(fb.UnevenRanks, match="of 88 rows.*the state has remainder .keep., so resume with another"):
-        next(iter(resumed))
+    for more in ({}, {"remainder": "pad"}, {"remainder": "drop"}):
+        resumed = FlightDataset(server.url, "tiny", IDS, rank=1, world_size=3, batch_size=29, shuffle=True, **more)
+        resumed.load_state_dict(state)
+        with pytest.raises(fb.UnevenRanks, match="of 88 rows.*the state has remainder .keep., so resume with another"):
+            next(iter(resumed))
     array = fb.ArrayDataset(server.url, "tiny", IDS, rank=1, world_size=3, batch_size=29, shuffle=True)
     array.load_state_dict(state)
     with pytest.raises(fb.UnevenRanks, match="of 88 rows"):

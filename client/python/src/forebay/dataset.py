@@ -133,7 +133,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         self._filter = filter
         # The world size may not be known yet: `_options` fills it in.
         self._given = StreamOptions(**options)
-        self._checks = EpochChecks(is_told="remainder" in options)
+        self._checks = EpochChecks(options)
         self._upcoming = Upcoming(self._given.epoch, epochs)
         self._prefetch = integer("prefetch", prefetch, least=1)
         self._device = resolve_device(device)

@@ -11,6 +11,7 @@ import warnings
 from .cursor import Cursor
 from .errors import InvalidRequest
 from .header import StreamInfo
+from .options import DatasetKeywords
 
 # Epochs of fewer rows are not worth rewriting their files.
 KEPT_ROWS_MIN = 10_000
@@ -26,7 +27,7 @@ ROW_GROUPS_PER_LANE = 8
 
 
 class UnevenRanks(InvalidRequest):
-    """The ranks of an epoch differ in steps, and the dataset was made without a `remainder`."""
+    """The ranks of an epoch differ in steps, and the dataset was not made with ``remainder="keep"``."""
 
 
 class KeptRows(UserWarning):
@@ -38,10 +39,11 @@ class EmptyEpoch(UserWarning):
 
 
 class EpochChecks:
-    """Checks the epochs of one dataset; warns once of each kind. `is_told`: whether it was made with a `remainder`."""
+    """Checks the epochs of a dataset with these options; warns once of each kind."""
 
-    def __init__(self, *, is_told: bool) -> None:
-        self._is_told = is_told
+    def __init__(self, options: DatasetKeywords) -> None:
+        # A dataset with another remainder may resume a state that has "keep".
+        self._takes_uneven = str(options.get("remainder", "")).lower() == "keep"
         self._warned: set[type[UserWarning]] = set()
 
     def check(self, start: Cursor, info: StreamInfo, *, world_size: int, batch_size: int) -> None:
@@ -52,7 +54,7 @@ class EpochChecks:
                 "the epoch has no steps: no row passes the filter and the sample, or with remainder drop too few for a "
                 "whole batch on every rank",
             )
-        elif not self._is_told and start.order.remainder == "keep":
+        elif not self._takes_uneven and start.order.remainder == "keep":
             left = max(0, info.rows - start.position)
             fewest, most = steps_of_ranks(left, world_size, batch_size)
             if fewest < most:

@@ -1,4 +1,4 @@
-"""Checks of names that a caller spells: keywords, and choices from a list."""
+"""Names: checks of those that a caller spells, keywords and choices from a list, and columns in SQL."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def check_keywords(function: str, given: Mapping[str, object], allowed: Collecti
     for name in given:
         if name not in allowed:
             raise TypeError(f"{function} has no argument {name!r}: {suggestion(name, allowed)}")
+
+
+def quoted(column: str) -> str:
+    """Return a column's name in an expression."""
+    return '"' + column.replace('"', '""') + '"'

@@ -75,7 +75,7 @@ def rank_streams(
     chosen = StreamOptions(**options, world_size=world_size)
     client = connect(url, retry_seconds=in_range("retry_seconds", retry_seconds, 0.0), credentials=credentials)
     fitted = client.fitted(name, plan, filter)
-    return RankStreams(client, name, fitted, rank, chosen, EpochChecks(is_told="remainder" in options))
+    return RankStreams(client, name, fitted, rank, chosen, EpochChecks(options))
 
 
 class RankEpochs:

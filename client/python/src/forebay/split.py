@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from .names import quoted
 from .op import column_name, number, whole_number
 
 ROW_ID = "__row_id"
@@ -72,9 +73,11 @@ def moment(name: str, given: Moment) -> datetime | int:
             ) from None
     if isinstance(given, np.datetime64):
         exact = given.astype("datetime64[us]")
-        if exact != given:
-            raise ValueError(f"split: {name} must be a time in whole microseconds, not {given!r}")
-        return cast(datetime, exact.item())
+        # Of years beyond 9999, `item` is a number.
+        found: object = exact.item()
+        if exact != given or not isinstance(found, datetime):
+            raise ValueError(f"split: {name} must be a time in whole microseconds, up to year 9999, not {given!r}")
+        return found
     if isinstance(given, datetime):
         return given
     if isinstance(given, date):
@@ -90,16 +93,19 @@ def after(start: datetime | int, gap: Gap | None) -> datetime | int:
         return start
     if isinstance(start, int):
         return start + whole_number("split: gap (of times that are numbers)", gap)
-    length = timedelta(-1)
-    if isinstance(gap, str) and (found := GAP.fullmatch(gap)):
-        length = timedelta(**{f"{found['unit']}s": int(found["count"])})
-    elif isinstance(gap, timedelta):
-        length = gap
-    elif isinstance(gap, np.timedelta64):
-        length = cast(timedelta, gap.astype("timedelta64[us]").item())
-    if length < timedelta(0):
+    length = duration(gap)
+    if length is None or length < timedelta(0):
         raise ValueError(f'split: gap must be a length of time such as "7 days" or a timedelta, not {gap!r}')
     return start + length
+
+
+def duration(gap: Gap) -> timedelta | None:
+    """Return a length of time, or None for anything else."""
+    if isinstance(gap, str):
+        found = GAP.fullmatch(gap)
+        return found and timedelta(**{f"{found['unit']}s": int(found["count"])})
+    length: object = gap.astype("timedelta64[us]").item() if isinstance(gap, np.timedelta64) else gap
+    return length if isinstance(length, timedelta) else None
 
 
 def literal(time: datetime | int) -> str:
@@ -111,11 +117,6 @@ def literal(time: datetime | int) -> str:
         return f"({time})"
     text = time.isoformat()
     return f"'{text.removesuffix('T00:00:00')}'"
-
-
-def quoted(column: str) -> str:
-    """Return a column's name in SQL."""
-    return '"' + column.replace('"', '""') + '"'
 
 
 QUOTED = r'"(?P<column>(?:[^"]|"")+)"'

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from forebay.chains import cols
-from forebay.names import suggestion
+from forebay.names import quoted, suggestion
 from forebay.outputs import Output
 
-from .symbols import Scalar, quoted
+from .symbols import Scalar
 
 # Ops that make no NaN of numbers, so that a NaN after them was one before.
 WITHOUT_NEW_NAN = frozenset({"standardize", "min_max", "max_abs", "robust", "clip", "abs", "fill_null"})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from forebay.columns import Columns
+from forebay.names import quoted
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,6 @@ class Vector:
                 else:
                     found.append(chain)
         return found
-
-
-def quoted(name: str) -> str:
-    """Return a column's name in an expression."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: object) -> str:

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from forebay.chains import cols
 from forebay.columns import Columns
-from forebay.names import suggestion
+from forebay.names import quoted, suggestion
 from forebay.translation.derivations import Derivations
-from forebay.translation.symbols import Scalar, Vector, quoted
+from forebay.translation.symbols import Scalar, Vector
 
 from .predicted import Predicted, Symbol
 from .stage import MllibStage
