@@ -65,6 +65,7 @@ pub use image::{
     Resample, box_type,
 };
 pub use ops::{
+    as_of::{AsOf, TableTimes},
     encoding::{Encoding, Folds},
     exact_decimal::ExactDecimal,
     fill_null::Fill,

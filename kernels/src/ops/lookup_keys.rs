@@ -178,7 +178,7 @@ impl Meaning {
 
 const MILLISECONDS_A_DAY: i128 = 86_400_000;
 
-fn nanoseconds(unit: TimeUnit) -> i128 {
+pub(super) fn nanoseconds(unit: TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
@@ -188,7 +188,7 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
 }
 
 /// Integers, Boolean and times as their stored numbers; `None` for other types.
-fn counts(keys: &dyn Array) -> Result<Option<Vec<i128>>, ArrowError> {
+pub(super) fn counts(keys: &dyn Array) -> Result<Option<Vec<i128>>, ArrowError> {
     if *keys.data_type() == DataType::UInt64 {
         return Ok(Some(keys.as_primitive::<t::UInt64Type>().values().iter().map(|key| i128::from(*key)).collect()));
     }

@@ -5,6 +5,7 @@
 //! cannot fail.
 
 pub(crate) mod abs;
+pub(crate) mod as_of;
 pub(crate) mod attention_mask;
 pub(crate) mod box_cox;
 pub(crate) mod bucketize;

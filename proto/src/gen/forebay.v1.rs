@@ -28,7 +28,7 @@ const NAME: &'static str = "Plan";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Plan".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Plan".into() }}
 /// A left join on a unique key, like Lookup, before the filter and the derived columns. The columns follow the stored ones.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Join {
     /// The dataset.
     #[prost(string, tag = "1")]
@@ -47,11 +47,34 @@ pub struct Join {
     /// As in Lookup.
     #[prost(string, tag = "6")]
     pub snapshot: ::prost::alloc::string::String,
+    /// Of several rows with the key, the latest that is not after the row. Unset: keys are unique.
+    #[prost(message, optional, tag = "7")]
+    pub as_of: ::core::option::Option<AsOf>,
 }
 impl ::prost::Name for Join {
 const NAME: &'static str = "Join";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Join".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Join".into() }}
+/// Which of a table's rows with a key a row joins: the last in time, and of those with one time the last in the table.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AsOf {
+    /// The row's time: a column that is stored, or of an earlier join.
+    #[prost(string, tag = "1")]
+    pub left: ::prost::alloc::string::String,
+    /// The time of the table's rows. Empty: it has the name of `left`.
+    #[prost(string, tag = "2")]
+    pub right: ::prost::alloc::string::String,
+    /// Whether the table's row may have the very time of the row. Unset: true.
+    #[prost(bool, optional, tag = "3")]
+    pub allow_exact: ::core::option::Option<bool>,
+    /// The most seconds between both times.
+    #[prost(double, optional, tag = "4")]
+    pub tolerance_seconds: ::core::option::Option<f64>,
+}
+impl ::prost::Name for AsOf {
+const NAME: &'static str = "AsOf";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.AsOf".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.AsOf".into() }}
 /// The unit of a date or time column.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unit {

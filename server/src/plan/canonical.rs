@@ -37,7 +37,12 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
     types.sort_by(|one, other| one.column.cmp(&other.column));
     let join = plan.join.iter().map(|join| {
         let key = if join.key.is_empty() { &join.on } else { &join.key };
-        v1::Join { key: key.clone(), ..join.clone() }
+        let as_of = join.as_of.as_ref().map(|as_of| {
+            let right = if as_of.right.is_empty() { &as_of.left } else { &as_of.right };
+            let allow_exact = as_of.allow_exact.filter(|allows| !allows);
+            v1::AsOf { right: right.clone(), allow_exact, ..as_of.clone() }
+        });
+        v1::Join { key: key.clone(), as_of, ..join.clone() }
     });
     let mut canonical = v1::Plan {
         filter: plan.filter.trim().to_owned(),

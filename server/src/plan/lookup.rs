@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use forebay_kernels::LookupTable;
+use forebay_kernels::{LookupTable, TableTimes};
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
 use super::{
@@ -21,11 +21,17 @@ pub struct Lookup {
     pub key: String,
     /// Name of the column to return.
     pub column: String,
+    /// Name of the column of times, of which the latest that is not after a row's decides; empty: keys are unique.
+    pub time: String,
 }
 
 /// Tables that have been read.
 #[derive(Clone, Debug, Default)]
-pub struct Tables(HashMap<Lookup, Arc<LookupTable>>);
+pub struct Tables {
+    columns: HashMap<Lookup, Arc<LookupTable>>,
+    /// The rows of tables by key and time; the lookups name no column.
+    times: HashMap<Lookup, Arc<TableTimes>>,
+}
 
 impl Lookup {
     fn of(message: &v1::Lookup, path: &str) -> Result<Self, PlanError> {
@@ -38,11 +44,9 @@ impl Lookup {
             }
         }
         let (table, key) = (message.table.clone(), message.key.clone());
-        Ok(Self { table, snapshot: message.snapshot.clone(), key, column: column.clone() })
+        Ok(Self { table, snapshot: message.snapshot.clone(), key, column: column.clone(), time: String::new() })
     }
-}
 
-impl Lookup {
     /// The lookups of a join's columns.
     fn of_join(join: &v1::Join, path: &str) -> Result<Vec<Self>, PlanError> {
         for (field, value) in [("table", &join.table), ("on", &join.on)] {
@@ -53,23 +57,41 @@ impl Lookup {
         if join.columns.is_empty() {
             return Err(PlanError::field(format!("{path}.columns"), "missing: the columns of the table to join"));
         }
+        let time = match &join.as_of {
+            Some(as_of) if as_of.left.is_empty() => {
+                let reason = "missing: the column with the time of a row";
+                return Err(PlanError::field(format!("{path}.as_of.left"), reason));
+            }
+            Some(as_of) => as_of.right.clone(),
+            None => String::new(),
+        };
         let lookup = |column: &String| {
             let (table, snapshot, key) = (join.table.clone(), join.snapshot.clone(), join.key.clone());
-            Self { table, snapshot, key, column: column.clone() }
+            Self { table, snapshot, key, column: column.clone(), time: time.clone() }
         };
         Ok(join.columns.iter().map(lookup).collect())
+    }
+
+    /// The keys and times that all columns of a table share.
+    fn without_column(&self) -> Self {
+        Self { column: String::new(), ..self.clone() }
     }
 }
 
 impl Tables {
     /// Returns whether there are no tables.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.columns.is_empty()
     }
 
     /// Adds a table that was read.
     pub fn insert(&mut self, lookup: Lookup, table: Arc<LookupTable>) {
-        self.0.insert(lookup, table);
+        self.columns.insert(lookup, table);
+    }
+
+    /// Adds the times of a table's rows.
+    pub fn insert_times(&mut self, lookup: &Lookup, times: Arc<TableTimes>) {
+        self.times.insert(lookup.without_column(), times);
     }
 
     /// The table of each column of a join, in order.
@@ -77,12 +99,18 @@ impl Tables {
         Lookup::of_join(join, path)?.iter().map(|lookup| self.of_lookup(lookup, path)).collect()
     }
 
+    /// The times of the table's rows, if a join is as of a time.
+    pub fn times_of(&self, join: &v1::Join, path: &str) -> Result<Option<Arc<TableTimes>>, PlanError> {
+        let lookups = Lookup::of_join(join, path)?;
+        Ok(lookups.first().and_then(|lookup| self.times.get(&lookup.without_column())).map(Arc::clone))
+    }
+
     pub(super) fn get(&self, message: &v1::Lookup, path: &str) -> Result<Arc<LookupTable>, PlanError> {
         self.of_lookup(&Lookup::of(message, path)?, path)
     }
 
     fn of_lookup(&self, lookup: &Lookup, path: &str) -> Result<Arc<LookupTable>, PlanError> {
-        let table = self.0.get(lookup).map(Arc::clone);
+        let table = self.columns.get(lookup).map(Arc::clone);
         table.ok_or_else(|| {
             PlanError::field(format!("{path}.table"), format!("dataset \"{}\" was not read", lookup.table))
         })

@@ -41,6 +41,13 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "columns": (4, "*string"),
         "prefix": (5, "string"),
         "snapshot": (6, "string"),
+        "as_of": (7, "?AsOf"),
+    },
+    "AsOf": {
+        "left": (1, "string"),
+        "right": (2, "string"),
+        "allow_exact": (3, "?bool"),
+        "tolerance_seconds": (4, "?double"),
     },
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
     "ColumnType": {"column": (1, "string"), "type": (2, "string")},

@@ -15,7 +15,7 @@ from . import ops
 from .chains import cols
 from .columns import Columns
 from .image_ops import CROPS, ON_ERRORS, ORIENTATIONS, RESIZES
-from .joins import Join
+from .joins import AsOf, Join
 from .list_ops import SIDES
 from .op import Op
 from .outputs import Output, output
@@ -81,11 +81,26 @@ def _derive(value: object) -> dict[str, str]:
 
 
 def _join(where: str, item: object) -> Join:
-    fields = _set(where, item, "table", "on", "key", "columns", "prefix", "snapshot")
+    fields = _set(where, item, "table", "on", "key", "columns", "prefix", "snapshot", "as_of")
     table, on, key, prefix, snapshot = (
         _text(f"{where}.{name}", fields.get(name, "")) for name in ("table", "on", "key", "prefix", "snapshot")
     )
-    return Join(table, on, _texts(f"{where}.columns", fields.get("columns")), key, prefix, snapshot)
+    columns = _texts(f"{where}.columns", fields.get("columns"))
+    return Join(table, on, columns, key, prefix, snapshot, _as_of(f"{where}.as_of", fields.get("as_of")))
+
+
+def _as_of(where: str, item: object) -> AsOf | None:
+    if item is None:
+        return None
+    fields = _set(where, item, "left", "right", "allow_exact", "tolerance_seconds")
+    left = _text(f"{where}.left", fields.get("left", ""))
+    seconds = fields.get("tolerance_seconds")
+    return AsOf(
+        left,
+        _text(f"{where}.right", fields.get("right", "")) or left,
+        fields.get("allow_exact", True) is not False,
+        None if seconds is None else _number(f"{where}.tolerance_seconds", seconds),
+    )
 
 
 def _part(where: str, item: object) -> Columns:

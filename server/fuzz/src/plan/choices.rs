@@ -194,7 +194,13 @@ fn vocab(bytes: Bytes<'_, '_>) -> Result<v1::Vocab> {
 fn join(bytes: Bytes<'_, '_>) -> Result<v1::Join> {
     let v1::Lookup { table, key, columns, .. } = lookup(bytes)?;
     let prefix = (*bytes.choose(&["", "j_"])?).to_owned();
-    Ok(v1::Join { table, on: column(bytes)?, key, columns, prefix, snapshot: String::new() })
+    let as_of = if bytes.ratio(1_u8, 2)? { Some(as_of(bytes)?) } else { None };
+    Ok(v1::Join { table, on: column(bytes)?, key, columns, prefix, snapshot: String::new(), as_of })
+}
+
+fn as_of(bytes: Bytes<'_, '_>) -> Result<v1::AsOf> {
+    let tolerance_seconds = if bytes.ratio(1_u8, 3)? { Some(number(bytes)?) } else { None };
+    Ok(v1::AsOf { left: column(bytes)?, right: column(bytes)?, allow_exact: bytes.arbitrary()?, tolerance_seconds })
 }
 
 fn target_mean(bytes: Bytes<'_, '_>) -> Result<v1::TargetMean> {

@@ -59,11 +59,11 @@ fn joins_read<'a>(
     for join in joins.iter().rev() {
         let of_filter = join.columns_read(|column| filtered.contains(column));
         if of_filter.is_some() {
-            filtered.insert(&join.on);
+            filtered.extend(join.reads());
         }
         let read = join.columns_read(|column| needed.contains(column));
         if read.is_some() {
-            needed.insert(&join.on);
+            needed.extend(join.reads());
         }
         if of_filter.is_some() { before.extend(read) } else { after.extend(read) }
     }

@@ -1,16 +1,17 @@
 //! Joins: columns of a plan's tables, looked up by a key, which follow the stored columns.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, Int64Array, RecordBatch},
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch},
     compute::take,
     datatypes::{Field, FieldRef, Schema},
 };
-use forebay_kernels::{CompileError, LookupTable, Op, Prefix};
+use forebay_kernels::{AsOf, CompileError, KernelError, LookupTable, Op, Prefix, TableTimes};
 use forebay_proto::v1;
 
 use crate::{
+    error::near_names,
     plan::{PlanError, ROW_ID, Tables},
     stream::error::StreamError,
 };
@@ -21,10 +22,21 @@ pub(crate) struct Join {
     /// The column whose values are looked up.
     pub on: String,
     pub fields: Vec<FieldRef>,
-    /// The rows of the table by key.
+    /// The rows of the table by key, or the numbers of keys with several rows.
     rows: Prefix,
+    /// What decides among the rows of a key; none: keys are unique.
+    as_of: Option<Latest>,
     /// The table's columns.
     tables: Vec<Arc<LookupTable>>,
+}
+
+/// The latest row of a key that is not after the time of a row.
+#[derive(Debug)]
+struct Latest {
+    /// The column of times.
+    column: String,
+    of_table: Arc<TableTimes>,
+    compare: AsOf,
 }
 
 /// The columns of a join that are read.
@@ -72,13 +84,45 @@ impl Join {
                 CompileError::Op { problem, .. } => PlanError::field(format!("{path}.key"), problem.to_string()),
                 other => PlanError::of_chain(&format!("{path}.on"), other, schema),
             })?;
-        Ok(Self { on: message.on.clone(), fields, rows, tables: found })
+        let as_of = match (&message.as_of, tables.times_of(message, path)?) {
+            (Some(as_of), Some(of_table)) => Some(Latest::compile(as_of, path, of_table, schema)?),
+            _ => None,
+        };
+        Ok(Self { on: message.on.clone(), fields, rows, as_of, tables: found })
+    }
+
+    /// The columns that decide which row of the table is joined.
+    pub(super) fn reads(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.on.as_str()).chain(self.as_of.iter().map(|latest| latest.column.as_str()))
     }
 
     /// The columns that `is_read` names; none if it names none.
     pub(super) fn columns_read(self: &Arc<Self>, is_read: impl Fn(&str) -> bool) -> Option<JoinedColumns> {
         let columns: Vec<usize> = (0..self.fields.len()).filter(|index| is_read(self.fields[*index].name())).collect();
         (!columns.is_empty()).then(|| JoinedColumns { join: Arc::clone(self), columns })
+    }
+}
+
+// === impl Latest ===
+
+impl Latest {
+    fn compile(as_of: &v1::AsOf, path: &str, of_table: Arc<TableTimes>, schema: &Schema) -> Result<Self, StreamError> {
+        let (column, path) = (as_of.left.clone(), format!("{path}.as_of"));
+        let Ok(field) = schema.field_with_name(&column) else {
+            let near = near_names(&column, schema.fields().iter().map(|field| field.name().as_str()));
+            return Err(PlanError::UnknownColumn { path: format!("{path}.left"), column, near }.into());
+        };
+        let compare = of_table.compare(field.data_type(), as_of.allow_exact.unwrap_or(true), as_of.tolerance_seconds);
+        let named = |problem| PlanError::field(format!("{path}.left"), format!("column \"{column}\" {problem}"));
+        let compare = compare.map_err(named)?;
+        Ok(Self { column, of_table, compare })
+    }
+
+    /// The rows of the table, for rows with the keys of these numbers.
+    fn rows(&self, keys: &ArrayRef, rows: &RecordBatch) -> Result<ArrayRef, StreamError> {
+        let times = rows.column_by_name(&self.column);
+        let times = times.ok_or_else(|| KernelError::MissingColumn { column: self.column.clone() })?;
+        Ok(Arc::new(self.of_table.rows(keys.as_primitive(), times.as_ref(), &self.compare)?))
     }
 }
 
@@ -92,6 +136,10 @@ impl JoinedColumns {
     /// The values of each row; null where the table has no row with its key.
     pub(super) fn values(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>, StreamError> {
         let found = self.join.rows.evaluate(rows)?;
+        let found = match &self.join.as_of {
+            Some(latest) => latest.rows(&found, rows)?,
+            None => found,
+        };
         self.columns.iter().map(|index| Ok(take(&self.join.tables[*index].values, &found, None)?)).collect()
     }
 }

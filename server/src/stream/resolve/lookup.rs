@@ -1,19 +1,15 @@
 //! The tables of a plan's lookups: pinned to snapshots, which become part of the plan, and read into memory.
 
-use std::{
-    any::Any,
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{any::Any, collections::HashMap, hash::Hash, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch},
-    compute::{cast, concat},
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
+    compute::{cast, concat, take},
     datatypes::{DataType, Float64Type, Schema},
     row::{RowConverter, SortField},
     util::display::array_value_to_string,
 };
-use forebay_kernels::{LookupTable, Prefix, TableKeys};
+use forebay_kernels::{LookupTable, Prefix, TableKeys, TableTimes};
 use forebay_proto::v1;
 
 use crate::{
@@ -40,11 +36,17 @@ pub(crate) async fn with_tables(
     for (path, lookup) in plan::lookups(&plan)? {
         // A dataset that the operator removed has no columns, not even in memory.
         environment.catalog.dataset(&lookup.table)?;
-        let keys = shared_keys(environment, &path, &lookup).await?;
         let values = shared_values(environment, &path, &lookup).await?;
-        let [table, key, column] = [&lookup.table, &lookup.key, &lookup.column].map(Clone::clone);
-        let (of_keys, of_values) = (Arc::clone(&keys.column), Arc::clone(&values.column));
-        let held: Option<Arc<dyn Any + Send + Sync>> = Some(Arc::new((keys, values)));
+        let of_values = Arc::clone(&values.column);
+        let (of_keys, held): (_, Arc<dyn Any + Send + Sync>) = if lookup.time.is_empty() {
+            let keys = shared_keys(environment, &path, &lookup).await?;
+            (Arc::clone(&keys.column), Arc::new((keys, values)))
+        } else {
+            let times = shared_times(environment, &path, &lookup).await?;
+            tables.insert_times(&lookup, Arc::clone(&times.column));
+            (Arc::clone(times.column.keys()), Arc::new((times, values)))
+        };
+        let (held, [table, key, column]) = (Some(held), [&lookup.table, &lookup.key, &lookup.column].map(Clone::clone));
         tables.insert(lookup, Arc::new(LookupTable { table, key, column, keys: of_keys, values: of_values, held }));
     }
     Ok((plan, tables))
@@ -73,13 +75,39 @@ async fn shared_keys(
     Ok(environment.table_columns.keys.share(of, counted))
 }
 
+/// The rows of a table by key and time, from a plan in use or read.
+async fn shared_times(
+    environment: &Environment,
+    path: &str,
+    lookup: &Lookup,
+) -> Result<Arc<CountedColumn<Arc<TableTimes>>>, StreamError> {
+    let of = Lookup { column: lookup.time.clone(), ..lookup.clone() };
+    if let Some(shared) = environment.table_columns.times.get(&of) {
+        return Ok(shared);
+    }
+    let keys = table_column(environment, &format!("{path}.key"), lookup, &lookup.key).await?;
+    let path = format!("{path}.as_of.right");
+    let times = table_column(environment, &path, lookup, &lookup.time).await?;
+    let bytes = keys.get_array_memory_size() as u64 + (KEY_INDEX_BYTES + TableTimes::ROW_BYTES) * keys.len() as u64;
+    let memory = environment.budget.reserve_fairly(bytes).await?;
+    let (table, time) = (lookup.table.clone(), lookup.time.clone());
+    let sorted = environment.cpu.run(move || {
+        let (distinct, key_of_row) = numbered(&keys)?;
+        let sorted = TableTimes::new(Arc::new(TableKeys::new(distinct)), &key_of_row, &times);
+        let named = |problem| format!("column \"{time}\" of dataset \"{table}\" {problem}");
+        sorted.map_err(|problem| StreamError::from(PlanError::field(path, named(problem))))
+    });
+    let counted = CountedColumn::new(Arc::new(sorted.await??), memory);
+    Ok(environment.table_columns.times.share(of, counted))
+}
+
 /// A column of a table, from a plan in use or read.
 async fn shared_values(
     environment: &Environment,
     path: &str,
     lookup: &Lookup,
 ) -> Result<Arc<CountedColumn<ArrayRef>>, StreamError> {
-    let of = Lookup { key: String::new(), ..lookup.clone() };
+    let of = Lookup { key: String::new(), time: String::new(), ..lookup.clone() };
     if let Some(shared) = environment.table_columns.values.get(&of) {
         return Ok(shared);
     }
@@ -193,14 +221,10 @@ fn check_unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<(), St
     if values.null_count() > 0 {
         return Err(rejected(format!("has {} nulls", values.null_count())).into());
     }
-    let repeated = if let Some(texts) = values.as_string_opt::<i32>() {
-        first_repeated(texts.iter())
-    } else {
-        let comparable = one_zero_and_one_nan(values)?;
-        let converter = RowConverter::new(vec![SortField::new(comparable.data_type().clone())])?;
-        first_repeated(converter.convert_columns(&[comparable])?.iter())
+    let first = first_rows(values)?;
+    let Some(repeated) = first.iter().enumerate().position(|(row, first)| row != *first as usize) else {
+        return Ok(());
     };
-    let Some(repeated) = repeated else { return Ok(()) };
     let value = match values.as_string_opt::<i32>() {
         Some(texts) => format!("{:?}", texts.value(repeated)),
         None => array_value_to_string(values, repeated)?,
@@ -208,22 +232,45 @@ fn check_unique(path: &str, lookup: &Lookup, values: &ArrayRef) -> Result<(), St
     Err(rejected(format!("has {value} twice")).into())
 }
 
+/// The distinct values that are not null, in the order of their first rows, and the number of each row's.
+fn numbered(values: &ArrayRef) -> Result<(ArrayRef, Vec<Option<u32>>), StreamError> {
+    let first = first_rows(values)?;
+    let (mut distinct, mut numbers) = (Vec::new(), Vec::with_capacity(first.len()));
+    for (row, first) in first.into_iter().enumerate() {
+        numbers.push(if values.is_null(row) {
+            None
+        } else if first as usize == row {
+            distinct.push(first);
+            u32::try_from(distinct.len() - 1).ok()
+        } else {
+            numbers[first as usize]
+        });
+    }
+    Ok((take(values, &UInt32Array::from(distinct), None)?, numbers))
+}
+
+/// The first row with the value of each row, as lookups compare values.
+fn first_rows(values: &ArrayRef) -> Result<Vec<u32>, StreamError> {
+    if let Some(texts) = values.as_string_opt::<i32>() {
+        return Ok(first_equal(texts.iter()));
+    }
+    let comparable = one_zero_and_one_nan(values)?;
+    let converter = RowConverter::new(vec![SortField::new(comparable.data_type().clone())])?;
+    Ok(first_equal(converter.convert_columns(&[comparable])?.iter()))
+}
+
 /// Casts floats to float64 with a single zero and a single NaN, as lookups compare them; returns other values
-/// unchanged.
+/// unchanged. Nulls stay null.
 fn one_zero_and_one_nan(values: &ArrayRef) -> Result<ArrayRef, StreamError> {
     if !values.data_type().is_floating() {
         return Ok(Arc::clone(values));
     }
     let wide = cast(values, &DataType::Float64)?;
-    let numbers = wide.as_primitive::<Float64Type>().values().iter();
-    Ok(Arc::new(Float64Array::from_iter_values(numbers.map(
-        |number| {
-            if number.is_nan() { f64::NAN } else { number + 0.0 }
-        },
-    ))))
+    let compared = |number: f64| if number.is_nan() { f64::NAN } else { number + 0.0 };
+    Ok(Arc::new(wide.as_primitive::<Float64Type>().unary::<_, Float64Type>(compared)))
 }
 
-fn first_repeated<T: Eq + std::hash::Hash>(mut values: impl Iterator<Item = T>) -> Option<usize> {
-    let mut seen = HashSet::new();
-    values.position(|value| !seen.insert(value))
+fn first_equal<T: Eq + Hash>(values: impl Iterator<Item = T>) -> Vec<u32> {
+    let mut seen = HashMap::new();
+    (0..).zip(values).map(|(row, value)| *seen.entry(value).or_insert(row)).collect()
 }

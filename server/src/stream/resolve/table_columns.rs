@@ -9,14 +9,15 @@ use std::{
 };
 
 use arrow::array::ArrayRef;
-use forebay_kernels::TableKeys;
+use forebay_kernels::{TableKeys, TableTimes};
 
 use crate::{budget::Reservation, plan::Lookup};
 
-/// The keys and columns that plans look up, by what they are of.
+/// The keys, times and columns that plans look up, by what they are of.
 #[derive(Debug, Default)]
 pub(crate) struct TableColumns {
     pub keys: SharedColumns<Arc<TableKeys>>,
+    pub times: SharedColumns<Arc<TableTimes>>,
     pub values: SharedColumns<ArrayRef>,
 }
 
