@@ -1,37 +1,33 @@
-//! Generated sources: compared with snapshots, and compiled by NVRTC.
+//! Generated sources, compiled by NVRTC. `parity` runs them on the host.
 
-use std::{env, fs, path::Path};
+use std::env;
 
 use super::{
-    cases::{Case, cases, faulty},
+    cases::{Case, NUMBERS, cases, faulty},
     skipped,
 };
-use crate::cuda::{
-    compiler::{Architecture, Compiler, NVRTC_VARIABLE},
-    generate::generate,
+use crate::{
+    Chain, DType, Fill, Op, OutputSpec,
+    cuda::{
+        compiler::{Architecture, Compiler, NVRTC_VARIABLE},
+        generate::generate,
+    },
 };
 
-/// The sources differ only after this line, up to the entry.
-const CHAINS: &str = "// === Chains";
-
-/// `FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda` rewrites the snapshots.
+/// Chains that differ in constants alone share a function, so that the source of a wide plan stays small.
 #[test]
-fn sources_match_the_snapshots() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/snapshots");
-    for case in cases() {
-        let source = generate(&case.program()).source;
-        let chains = &source[source.find(CHAINS).unwrap()..];
-        let path = folder.join(format!("{}.cu", case.name));
-        if env::var_os("FOREBAY_REGENERATE").is_some() {
-            fs::write(&path, chains).unwrap();
-        }
-        let snapshot = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            snapshot == chains,
-            "{} is stale: FOREBAY_REGENERATE=1 cargo test -p forebay-kernels --features cuda",
-            path.display()
-        );
-    }
+fn a_source_has_a_function_a_shape() {
+    let functions_of = |scale: f64, columns: usize| {
+        let ops = [Op::FillNull(Fill::Number(scale)), Op::Standardize { mean: scale, std: 1.0 + scale }];
+        let chains = (0..columns).map(|place| Chain { column: NUMBERS[place % 12].to_owned(), ops: ops.to_vec() });
+        let outputs = vec![OutputSpec { name: "wide".to_owned(), dtype: DType::Float32, chains: chains.collect() }];
+        let generated = generate(&Case { name: "wide", outputs }.program());
+        assert_eq!(generated.chain_count, columns);
+        generated.source.matches("u64 shape_").count()
+    };
+    let types = functions_of(0.5, NUMBERS.len());
+    assert!((2..=NUMBERS.len()).contains(&types), "{types}");
+    assert_eq!(functions_of(1.5, 100), types);
 }
 
 /// Compiles to PTX, and to machine code for an H100 or H200. Fails if `FOREBAY_NVRTC` is set but NVRTC cannot be
