@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use forebay_proto::v1::{self, group_key::Key};
+use prost::Message as _;
 
 use super::error::PlanError;
 
@@ -45,6 +46,14 @@ impl Grouping {
             return Err(PlanError::field("start_position", reason));
         }
         Ok(Some(Self { column: column.to_owned(), buckets, key }))
+    }
+
+    /// The grouping as bytes that do not depend on the build.
+    pub fn encoded(&self) -> Vec<u8> {
+        let group = self.key.clone().map(|key| v1::GroupKey { key: Some(key) });
+        let buckets = self.buckets.map_or(0, NonZeroU64::get);
+        v1::StreamRequest { group_by: self.column.clone(), group_buckets: buckets, group, ..Default::default() }
+            .encode_to_vec()
     }
 }
 

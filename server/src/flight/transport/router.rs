@@ -239,16 +239,11 @@ async fn read_ticket(body: ReceivedBody<impl CallBody>, bytes_max: usize) -> Res
     ticket.ok_or_else(|| status::refusal(Reason::InvalidRequest, "DoGet: the request has no Ticket"))
 }
 
-/// Whether tonic reports malformed bytes of the client. Its code, INTERNAL, would mean a bug of this server.
+/// Whether tonic reports malformed bytes of the client. Its code, INTERNAL, would mean a bug of this server, whose own errors
+/// name their reason.
 fn is_malformed_request(response: &Response<Body>) -> bool {
-    const MESSAGES: [&str; 4] = [
-        "failed to decode Protobuf message",
-        "protocol error",
-        "Unexpected EOF decoding stream",
-        "Missing request message",
-    ];
     let status = Status::from_header_map(response.headers());
-    status.is_some_and(|status| MESSAGES.iter().any(|start| status.message().starts_with(start)))
+    status.is_some_and(|status| Reason::split(status.message()).0 == Reason::Unspecified)
 }
 
 pub(super) fn too_large(bytes_max: usize) -> Status {

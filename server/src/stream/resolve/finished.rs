@@ -2,13 +2,19 @@
 //! keys that name what decides them.
 
 use super::prepared::Prepared;
-use crate::{cache::GroupChunks, catalog::Snapshot, plan::Sample, state::short_digest};
+use crate::{
+    cache::GroupChunks,
+    catalog::{Int96Unit, Snapshot},
+    plan::{Grouping, Sample},
+    state::short_digest,
+    stream::describe::full_type_name,
+};
 
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.
-const VERSION: &[u8] = b"forebay rows 2";
+const VERSION: &[u8] = b"forebay rows 3";
 
 /// The same for column chunks.
-const CHUNKS_VERSION: &[u8] = b"forebay chunks 1";
+const CHUNKS_VERSION: &[u8] = b"forebay chunks 2";
 
 /// Share of a plan's CPU time that decompressed pages save, where finished rows save all of it.
 const PAGES_SHARE: f64 = 1.0 / 3.0;
@@ -87,7 +93,7 @@ impl Prepared {
     /// batch size, world size and order are not part of it: rows are cached before they are ordered.
     pub(crate) fn rows_key(&self) -> String {
         let sample = self.request.sample.map(Sample::key);
-        let group = format!("{:?}", self.request.grouping);
+        let group = self.request.grouping.as_ref().map(Grouping::encoded).unwrap_or_default();
         let columns = columns(&self.snapshot);
         // With the plan's filter, derived columns, fitted parameters, dtypes, and pinned tables of joins and lookups.
         let plan = self.plan_id().as_bytes();
@@ -99,7 +105,7 @@ impl Prepared {
             plan,
             &[u8::from(self.request.with_row_ids)],
             sample.as_ref().map_or(&[], <[u8; 16]>::as_slice),
-            group.as_bytes(),
+            &group,
         ];
         digest(parts)
     }
@@ -121,8 +127,9 @@ fn digest<const N: usize>(parts: [&[u8]; N]) -> String {
 /// The types in which the columns of a snapshot are read.
 fn columns(snapshot: &Snapshot) -> String {
     let fields = snapshot.wide_schema().fields().iter();
-    let fields = fields.map(|field| format!("{:?} {} {}\n", field.name(), field.data_type(), field.is_nullable()));
-    fields.chain([format!("{:?}", snapshot.int96_unit())]).collect()
+    let fields =
+        fields.map(|field| format!("{} {} {}\0", field.name(), full_type_name(field.data_type()), field.is_nullable()));
+    fields.chain([u8::from(snapshot.int96_unit() == Int96Unit::Nanoseconds).to_string()]).collect()
 }
 
 /// The state of a row group's file, and the row group's place in the file and in the snapshot. A file that was changed
