@@ -32,7 +32,7 @@ def totals_of(batches: Iterable[dict[str, Any]]) -> list[int]:
 
 
 def replayed_totals(data: Any, mode: str) -> list[int]:
-    """Return the same sums, of a captured step that is replayed for each batch."""
+    """Return the same sums from a captured step that is replayed for each batch."""
     import torch
 
     from train import Trainer

@@ -14,7 +14,7 @@ from pathlib import Path
 MARK = "PEERS_VISIT"
 SAMPLE_SECONDS = 0.25
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Of the fields of /proc/PID/stat, counted from 1; see proc(5).
+# Fields of /proc/PID/stat, counted from 1; see proc(5).
 PARENT, CPU_FIRST, CPU_LAST, START = 4, 14, 17, 22
 
 

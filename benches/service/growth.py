@@ -20,7 +20,7 @@ from service_server import Server
 from setting import Found, Goal, Measurement, Setting
 
 GOAL_RATIO = 1.1
-# Of 13 columns: 425,984 bytes.
+# A batch of 13 columns has 425,984 bytes.
 BATCH_SIZE = 8192
 BATCH_FLOATS = BATCH_SIZE * LAYOUTS["base"].columns
 EPOCHS_A_VISIT = 3

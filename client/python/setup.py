@@ -31,7 +31,7 @@ PROGRAMS = ("forebay-server", "forebay")
 CRATES = ("forebay-server", "forebay-client", "forebay-native")
 LIBRARY = "lib_native.dylib" if sys.platform == "darwin" else "lib_native.so"
 MODULE = "_native.abi3.so"
-# Of the native module: pyo3's feature abi3-py310.
+# The tag of the native module: pyo3's feature abi3-py310.
 PYTHON_TAG = "cp310"
 
 # Files of the checkout that Cargo needs, as git's path specifications.

@@ -215,7 +215,7 @@ impl FrameHead {
         };
         let is_known = matches!(kind, ANSWER | MESSAGE | END) && place <= 1;
         if !is_known || head.metadata_bytes.max(head.header_bytes) > PART_BYTES_MAX {
-            return Err(invalid("bytes that are no frame"));
+            return Err(invalid("bytes that are not a frame"));
         }
         Ok(head)
     }

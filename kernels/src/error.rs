@@ -145,22 +145,22 @@ pub enum OpProblem {
     /// An invalid parameter.
     #[error("{0}")]
     Parameter(String),
-    /// The chain holds values that the op does not accept.
-    #[error("it accepts {takes}, but the chain holds {gets} here")]
+    /// An input that the op does not take.
+    #[error("it takes {takes}, but its input is {gets}")]
     Input {
-        /// The input that the op accepts.
+        /// The input that the op takes.
         takes: &'static str,
-        /// The values that the chain holds.
+        /// The input that it has.
         gets: &'static str,
     },
-    /// A parameter of another type than the column's values.
-    #[error("its {parameter} is {given}, but the column holds {column} here")]
+    /// A parameter of another type than the op's input.
+    #[error("its parameter {parameter} is {given}, but its input is {column}")]
     ValueType {
         /// The parameter.
         parameter: &'static str,
         /// The type of its value.
         given: &'static str,
-        /// The values that the chain holds.
+        /// The input that the op has.
         column: &'static str,
     },
     /// A column that the input lacks.
@@ -297,7 +297,7 @@ pub enum KernelError {
         column: String,
         /// The row in the appended batch.
         row: usize,
-        /// Its number of bytes.
+        /// The value's number of bytes.
         found: usize,
         /// The number of bytes of the op.
         expected: usize,

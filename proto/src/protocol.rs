@@ -5,7 +5,7 @@
 //! Flight client can send it.
 
 /// The newest protocol that this version supports. Increased by a change that the other side must know; new fields,
-/// actions and reasons are no such change.
+/// actions and reasons are not such changes.
 pub const PROTOCOL: u32 = 1;
 
 /// The oldest protocol that this version supports.

@@ -29,7 +29,7 @@ pub(crate) struct Destination {
 // === impl Destination ===
 
 impl Destination {
-    /// Creates the hidden folder. An earlier result at the path is an error unless it is to be replaced; any other
+    /// Creates the hidden folder. An earlier result at the path is an error unless `replace` is set; any other
     /// files are always an error.
     pub(crate) fn create(out: &Path, replace: bool) -> Result<Self, ConvertError> {
         let failed = |reason: String| ConvertError::Out { path: out.to_owned(), reason };

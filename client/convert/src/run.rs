@@ -34,7 +34,7 @@ const QUEUE_BATCHES: usize = 2;
 /// How far a conversion is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Bytes read, of all.
+    /// Bytes read so far.
     pub read_bytes: u64,
     /// Bytes of all files.
     pub total_bytes: u64,

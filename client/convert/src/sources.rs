@@ -115,8 +115,8 @@ fn walk(
     Ok(())
 }
 
-/// The format of a file of a folder; `None` if it is not to be converted. Hive and Spark also write Parquet under names
-/// without an extension.
+/// The format of a file of a folder; `None` if it should not be converted. Hive and Spark also write Parquet under
+/// names without an extension.
 fn in_folder(path: &Path, options: &Options) -> Result<Option<Format>, ConvertError> {
     let named = Format::of_name(path);
     let found = match named {

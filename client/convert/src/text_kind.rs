@@ -20,7 +20,7 @@ const NEGATIVE: u16 = 1 << 2;
 const UNSIGNED: u16 = 1 << 3;
 /// A longer integer of at most 38 digits.
 const LONG: u16 = 1 << 4;
-/// An integer that is no float64.
+/// An integer that a float64 cannot represent.
 const INEXACT: u16 = 1 << 5;
 const FLOAT: u16 = 1 << 6;
 const DATE: u16 = 1 << 7;

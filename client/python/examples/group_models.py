@@ -1,6 +1,6 @@
 """One model per group: hundreds of scikit-learn models from one grouped request, trained in parallel.
 
-A table has the readings of 300 sensors in no order, and each sensor has its own slopes. One request groups the rows by
+A table has the unsorted readings of 300 sensors, and each sensor has its own slopes. One request groups the rows by
 sensor; the processes of a joblib pool each open the groups that they are given, fit a linear model, and write it. The
 coefficients must be those that the readings were made with, within noise, and those of pandas' groupby to nine digits.
 
@@ -86,7 +86,7 @@ def fit_frame(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_readings(folder: Path) -> tuple[Path, dict[str, tuple[float, float, float]]]:
-    """Write the table in no order, once, and return the file and the true coefficients of each sensor."""
+    """Write the unsorted table once, and return the file and the true coefficients of each sensor."""
     rng = np.random.default_rng(SEED)
     names = [*KNOWN_SLOPES, *(f"sensor-{number:03}" for number in range(SENSORS - len(KNOWN_SLOPES)))]
     load, heat, intercept = rng.uniform(-4, 4, (3, SENSORS))

@@ -67,7 +67,7 @@ class Epoch:
     busy: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Time, and the cores that the server used since the time before."""
     preparation_seconds: float = 0.0
-    """Of all batches, if they are prepared before the first step; otherwise 0."""
+    """Preparation of all batches, if it precedes the first step; otherwise 0."""
     seconds: float = 0.0
     rows: list[Tensor] = field(default_factory=list[Tensor], repr=False)
     """The row ids of each batch."""

@@ -121,7 +121,7 @@ def test_server_reports_stage_seconds_per_batch(serve: Serve, folder: Path):
             spent = sum((header.stage_seconds for header in headers), StageSeconds())
             assert min(spent.decode, spent.assemble) > 0
             assert spent.transform >= 0
-            # Times are no property of a batch.
+            # Times are not a property of a batch.
             again = [batch.header for batch in client.stream("data", plan(), batch_size=1000, shuffle=shuffle)]
             assert again == headers
 

@@ -75,7 +75,7 @@ def test_a_new_iterator_after_a_finished_epoch_is_the_next_epoch(make: Make, ord
     assert data.epoch == 1
     for epoch in (1, 2):
         assert ids(loop) == orders[epoch]
-    # Also of an epoch that has just finished.
+    # Also for an epoch that has just finished.
     data.set_epoch(2)
     assert ids(loop) == orders[2]
     assert data.epoch == 3

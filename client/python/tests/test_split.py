@@ -1,4 +1,4 @@
-"""Splits into training and validation rows, which share what the training rows taught."""
+"""Splits into training and validation rows, which share what was learned from the training rows."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_split_by_times_is_reported_once(serve: Serve, tmp_path: Path) -> None
     with fb.connect(serve({"t": tmp_path}).url) as client:
         for by in ("ts", "day"):
             train, val = plan.split(by=by)
-            with pytest.warns(UserWarning, match=f"the split by '{by}' .* lie between training rows.*by_time=\"{by}\""):
+            with pytest.warns(UserWarning, match=f"the split by '{by}' .* are between training rows.*by_time=\"{by}\""):
                 client.stream("t", train).close()
             client.stream("t", val).close()
         client.stream("t", plan.split(by="user")[0]).close()

@@ -572,6 +572,6 @@ print(json.dumps([first, loaded()]))
 def test_the_dataset_is_a_flight_data(server: Server):
     data = dataset(server.url, "tiny", IDS, batch_size=64)
     assert isinstance(data, FlightData)
-    # Of unknown cardinality to tf.data, which would otherwise reject a resumed epoch.
+    # The cardinality is unknown to tf.data, which would otherwise reject a resumed epoch.
     assert int(data.cardinality()) == tf.data.UNKNOWN_CARDINALITY
     assert len(data) == 2

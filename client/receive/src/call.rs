@@ -78,7 +78,7 @@ impl Call {
             return Box::pin(exchange(socket, request, reader, sender)).await;
         };
         let name = ServerName::try_from(self.host.clone());
-        let name = name.map_err(|_| ReceiveError::Options(format!("{:?} is no name of a host", self.host)))?;
+        let name = name.map_err(|_| ReceiveError::Options(format!("{:?} is not a host name", self.host)))?;
         let connector = TlsConnector::from(Arc::clone(config));
         let encrypted = sender.unless_stopped(limited(connector.connect(name, socket))).await?;
         Box::pin(exchange(encrypted, request, reader, sender)).await

@@ -207,10 +207,10 @@ fn cache_text(cache: &CacheExplain) -> String {
         [cache.needed_bytes, cache.cached_bytes, cache.limit_bytes].map(output::decimal_bytes);
     match cache {
         CacheExplain { reason, .. } if !reason.is_empty() => format!("rows are not cached: {reason}"),
-        CacheExplain { limit_bytes: 0, .. } => format!("off; {needed} would keep an epoch (--cache-bytes)"),
+        CacheExplain { limit_bytes: 0, .. } => format!("off; an epoch would take {needed} (--cache-bytes)"),
         CacheExplain { pages, .. } => {
             let what = if *pages { " of decompressed pages" } else { "" };
-            format!("{needed}{what} keep an epoch, {cached} of them are cached; the cache has {limit}")
+            format!("an epoch takes {needed}{what}, of which {cached} are cached; the limit is {limit}")
         }
     }
 }
@@ -375,7 +375,7 @@ mod tests {
             "correlation of a row's positions in two epochs; 0 if they are independent",
             "rows a row group    40,918                  16,384 are recommended; forebay convert rewrites the files",
             "40 MB of 1 GB for all streams",
-            "server cache        12,000,000 bytes        12 MB keep an epoch, 3 MB of them are cached; the cache has 8 GB",
+            "server cache        12,000,000 bytes        an epoch takes 12 MB, of which 3 MB are cached; the limit is 8 GB",
             "decoding            fused 31 of 40 columns  9 by the parquet crate: nested (c0, c1, c3, c5), INT96 (c2), codec LZ4 (c4), …",
             "storage takes       4 s                     bottleneck",
             "source b            30.0000 % of the rows   1,250 of 100 rows, 12.5000 epochs, repeats",
@@ -396,7 +396,7 @@ mod tests {
                 ..Default::default()
             })
         };
-        assert_eq!(text("", 0), "off; 5 MB would keep an epoch (--cache-bytes)");
+        assert_eq!(text("", 0), "off; an epoch would take 5 MB (--cache-bytes)");
         let reason = "rows of output \"tags\" differ in size";
         assert_eq!(text(reason, 9), format!("rows are not cached: {reason}"));
     }

@@ -12,7 +12,7 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Write)
 }
 
-/// Returns the columns of the terminal that stdout is; none if it is none.
+/// Returns the columns of the terminal that stdout is; none if it is not a terminal.
 pub(crate) fn terminal_width() -> Option<usize> {
     let (columns, _) = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok())??;
     // A serial line may report 0.

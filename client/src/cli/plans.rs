@@ -79,7 +79,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns the ids of plans that were not used for these days; of a plan without a time, it is not known.
+/// Returns the ids of plans that were not used for these days; for a plan without a time, it is not known.
 fn unused(plans: &[StoredPlan], now: u64, days: u64) -> Vec<&str> {
     let is_unused = |plan: &&StoredPlan| plan.used > 0 && plan.used.saturating_add(days * DAY_SECONDS) < now;
     plans.iter().filter(is_unused).map(|plan| plan.plan_id.as_str()).collect()

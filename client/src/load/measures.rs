@@ -18,8 +18,8 @@ const LATENCY_DIGITS: u8 = 3;
 /// Highest recorded wait, to which longer ones are clamped: 30 days, four times the longest run.
 const NANOSECONDS_MAX: u64 = 30 * 24 * 3600 * 1_000_000_000;
 
-/// Measurements of a run. Of the warm-up, before `begin`, it keeps only errors, retries and times to first batches, of
-/// which most streams have just one.
+/// Measurements of a run. From the warm-up, before `begin`, it keeps only errors, retries and times to first batches,
+/// of which most streams have just one.
 ///
 /// All streams share one lock. It is held for about 50 ns per batch, so even 100,000 batches/s leave it mostly free.
 #[derive(Debug)]

@@ -40,7 +40,7 @@ impl CompiledChain {
             let part = Self::compile(column, &[], inputs).map_err(|part| match part {
                 ChainProblem::Column(column) => problem(OpProblem::UnknownColumn { column }),
                 ChainProblem::Type => {
-                    problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "another type" })
+                    problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "of another type" })
                 }
                 other => other,
             })?;

@@ -52,7 +52,7 @@ impl Device {
         self.state().reported.is_some()
     }
 
-    /// Records a failure. A program that the compiler rejects is none of the device's.
+    /// Records a failure. A program that the compiler rejects is not a failure of the device.
     pub(super) fn fail(&self, error: &DeviceError) {
         if matches!(error, DeviceError::Compiler(_)) {
             return;

@@ -52,8 +52,9 @@ pub struct Executor {
 #[derive(Debug, Default)]
 pub struct ExecutorWorkspace {
     tables: MappedTables,
-    /// Of the outputs that stay on the CPU, and of all.
+    /// Memory for the outputs that stay on the CPU.
     rest: Workspace,
+    /// Memory for all outputs on the CPU.
     cpu: Workspace,
 }
 

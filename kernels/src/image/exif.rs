@@ -23,11 +23,11 @@ pub enum Orientation {
     Flipped,
     /// 5: rows and columns exchanged.
     Transposed,
-    /// 6: to be turned by 90 degrees clockwise.
+    /// 6: must be turned by 90 degrees clockwise.
     Right,
     /// 7: rows and columns exchanged along the other diagonal.
     Transversed,
-    /// 8: to be turned by 90 degrees counterclockwise.
+    /// 8: must be turned by 90 degrees counterclockwise.
     Left,
 }
 

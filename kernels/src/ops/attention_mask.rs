@@ -50,9 +50,9 @@ mod tests {
         let message = row_error(DType::Int32, &[mask(2)], int_lists(&[Some(&[]), None]));
         assert!(message.contains("row 1 is null; fill nulls with fill_null"), "{message}");
         assert!(compile_error(&[mask(0)], int_lists(&[None])).ends_with("n must be from 1 to 65536, not 0"));
-        assert!(compile_error(&[mask(2)], ints(&[None])).contains("it accepts lists"));
-        assert!(compile_error(&[mask(2)], text_lists(&[None])).contains("it accepts lists of numbers"));
+        assert!(compile_error(&[mask(2)], ints(&[None])).contains("it takes lists"));
+        assert!(compile_error(&[mask(2)], text_lists(&[None])).contains("it takes lists of numbers"));
         let halves = [Op::Log1p, mask(2)];
-        assert!(compile_error(&halves, int_lists(&[None])).contains("it accepts lists of integers"));
+        assert!(compile_error(&halves, int_lists(&[None])).contains("it takes lists of integers"));
     }
 }

@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn other_places_are_rejected() {
         let error = compile_error(&[BYTES], arrow::array::StringArray::from(vec!["abc"]));
-        assert!(error.ends_with("it accepts bytes, but the chain holds text here"), "{error}");
+        assert!(error.ends_with("it takes bytes, but its input is text"), "{error}");
         let error = compile_error(&[BYTES, BYTES], values());
-        assert!(error.contains("it accepts bytes"), "{error}");
+        assert!(error.contains("it takes bytes"), "{error}");
         for n in [0, 65_537] {
             let error = compile_error(&[Op::Bytes { n }], values());
             assert!(error.ends_with(&format!("n must be from 1 to 65536, not {n}")), "{error}");

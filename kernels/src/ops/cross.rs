@@ -122,7 +122,7 @@ mod tests {
         assert!(compile_error(&cross(&["y"], 5), text()).ends_with("there is no column \"y\""));
         assert!(
             compile_error(&cross(&["x"], 5), int_lists(&[None]))
-                .ends_with("it accepts one value per row, but the chain holds lists here")
+                .ends_with("it takes one value per row, but its input is lists")
         );
     }
 }

@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(unsigned.as_ref(), &UInt64Array::from(vec![u64::MAX, 1]) as &dyn arrow::array::Array);
         assert_doubles(&evaluate(&fill("0.5"), ints(&[Some(3), None])), &[Some(3.0), Some(0.5)]);
         assert_doubles(&evaluate(&fill("1.00000000000000000001"), doubles(&[None])), &[Some(1.0)]);
-        assert!(compile_error(&fill("1"), StringArray::from(vec!["a"])).contains("its value is a number"));
+        assert!(compile_error(&fill("1"), StringArray::from(vec!["a"])).contains("its parameter value is a number"));
     }
 
     #[test]
@@ -199,14 +199,14 @@ mod tests {
         let message = compile_error(&[Op::FillNull(Fill::Number(0.0))], StringArray::from(vec!["a"]));
         assert_eq!(
             message,
-            "column \"x\": op fill_null (number 1 of its chain): its value is a number, but the column holds text here"
+            "column \"x\": op fill_null (number 1 of its chain): its parameter value is a number, but its input is text"
         );
         let message = compile_error(&[fill("a")], ints(&[None]));
         assert_eq!(
             message,
-            "column \"x\": op fill_null (number 1 of its chain): its value is text, but the column holds \
-             whole numbers here"
+            "column \"x\": op fill_null (number 1 of its chain): its parameter value is text, but its input is \
+             whole numbers"
         );
-        assert!(compile_error(&[fill("a")], BinaryArray::from(vec![b"a".as_slice()])).contains("holds bytes"));
+        assert!(compile_error(&[fill("a")], BinaryArray::from(vec![b"a".as_slice()])).contains("its input is bytes"));
     }
 }

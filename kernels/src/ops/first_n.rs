@@ -74,7 +74,7 @@ mod tests {
         assert!(compile_error(&[first_n(0, None)], lists()).ends_with("n must be from 1 to 65536, not 0"));
         assert!(
             compile_error(&[first_n(1, None)], ints(&[None]))
-                .ends_with("it accepts lists, but the chain holds whole numbers here")
+                .ends_with("it takes lists, but its input is whole numbers")
         );
     }
 }

@@ -165,7 +165,7 @@ mod tests {
         );
         assert!(
             compile_error(&[lookup(values())], int_lists(&[None]))
-                .ends_with("it accepts one value per row, but the chain holds lists here")
+                .ends_with("it takes one value per row, but its input is lists")
         );
         let wrong = [lookup(values()), Op::Pad { n: 1, value: 0.0, side: crate::Side::Right }];
         assert!(compile_error(&wrong, ints(&[None])).contains("op pad (number 2 of its chain)"));

@@ -34,7 +34,7 @@ impl MapId {
             return Ok(());
         }
         Err(OpProblem::Parameter(format!(
-            "its ids are whole numbers, but the column holds {column} here; derive a number from it, for example with \
+            "its ids are whole numbers, but its input is of type {column}; derive a number from it, for example with \
              date_part('year', …) or CAST(… AS BIGINT), or use vocab"
         )))
     }
@@ -127,6 +127,6 @@ mod tests {
         assert!(compile_error(&map_id(&[1], &[], None), ints(&[None])).ends_with("not 1 ids and 0 values"));
         assert!(compile_error(&map_id(&[], &[], None), ints(&[None])).ends_with("not 0 ids and 0 values"));
         assert!(compile_error(&map_id(&[1, 1], &[2, 3], None), ints(&[None])).ends_with("id 1 is listed twice"));
-        assert!(compile_error(&map_id(&[1], &[2], None), doubles(&[None])).contains("it accepts whole numbers"));
+        assert!(compile_error(&map_id(&[1], &[2], None), doubles(&[None])).contains("it takes whole numbers"));
     }
 }

@@ -74,7 +74,7 @@ mod tests {
         assert!(compile_error(&[multi_hot(0)], int_lists(&[None])).contains("without a size"));
         assert!(
             compile_error(&[multi_hot(2)], text_lists(&[None]))
-                .ends_with("it accepts lists of numbers, but the chain holds text here")
+                .ends_with("it takes lists of numbers, but its input is text")
         );
         let after = [multi_hot(2), Op::Log1p];
         assert!(compile_error(&after, int_lists(&[None])).contains("one_hot and multi_hot must be the last op"));

@@ -76,6 +76,6 @@ mod tests {
         assert!(compile_error(&[ngram(0)], int_lists(&[None])).ends_with("n must be from 1 to 256, not 0"));
         let none = Op::Ngram { n: 1, buckets: 0, seed: 0 };
         assert!(compile_error(&[none], int_lists(&[None])).ends_with("buckets must be from 1 to 2^63 - 1, not 0"));
-        assert!(compile_error(&[ngram(2)], crate::testing::ints(&[None])).contains("it accepts lists"));
+        assert!(compile_error(&[ngram(2)], crate::testing::ints(&[None])).contains("it takes lists"));
     }
 }

@@ -149,16 +149,15 @@ mod tests {
             assert!(compile_error(&[pad(n, 0.0)], lists()).ends_with(&format!("n must be from 1 to 65536, not {n}")));
         }
         assert!(
-            compile_error(&[pad(1, 0.0)], ints(&[None]))
-                .ends_with("it accepts lists, but the chain holds whole numbers here")
+            compile_error(&[pad(1, 0.0)], ints(&[None])).ends_with("it takes lists, but its input is whole numbers")
         );
         assert!(
             compile_error(&[pad(1, 0.0)], text_lists(&[None]))
-                .ends_with("it accepts lists of numbers, but the chain holds text here")
+                .ends_with("it takes lists of numbers, but its input is text")
         );
         assert!(
             compile_error(&[pad(1, 0.0), pad(1, 0.0)], lists())
-                .ends_with("it accepts lists, but the chain holds several columns here")
+                .ends_with("it takes lists, but its input is several columns")
         );
     }
 }

@@ -75,7 +75,7 @@ mod tests {
         assert!(compile_error(&sigrid_hash(0), ints(&[None])).ends_with("max_value must be at least 1, not 0"));
         assert!(
             compile_error(&sigrid_hash(9), doubles(&[None]))
-                .ends_with("it accepts whole numbers, but the chain holds floating-point numbers here")
+                .ends_with("it takes whole numbers, but its input is floating-point numbers")
         );
     }
 }

@@ -70,7 +70,7 @@ mod tests {
         assert!(message(&standardize(0.0, f64::INFINITY)).ends_with("std must be a finite number, not inf"));
         assert!(
             compile_error(&standardize(0.0, 1.0), arrow::array::StringArray::from(vec!["a"]))
-                .ends_with("it accepts numbers, but the chain holds text here")
+                .ends_with("it takes numbers, but its input is text")
         );
     }
 }

@@ -296,8 +296,7 @@ mod tests {
             assert_ints(&evaluate(&vocab(list.clone(), 1), UInt64Array::from(vec![Some(1), None])), &[1, 0].map(Some));
             let bytes = BinaryArray::from(vec![b"a".as_slice()]);
             assert!(
-                compile_error(&vocab(list, 1), bytes)
-                    .ends_with("it accepts text or numbers, but the chain holds bytes here")
+                compile_error(&vocab(list, 1), bytes).ends_with("it takes text or numbers, but its input is bytes")
             );
         }
     }
@@ -307,7 +306,7 @@ mod tests {
         let text = || StringArray::from(vec!["a"]);
         assert!(
             compile_error(&vocab(VocabValues::Integers(vec![1]), 0), text())
-                .ends_with("its values is a list of integers, but the column holds text here")
+                .ends_with("its parameter values is a list of integers, but its input is text")
         );
         assert!(compile_error(&vocab(words(&["1"]), 0), ints(&[None])).contains("a list of strings"));
         assert!(

@@ -55,7 +55,7 @@ pub(super) fn exact_type(chain: &CompiledChain) -> Option<DataType> {
     }
 }
 
-/// Converts a column of decimals to another decimal type and fills its nulls; `None` if it is no such column.
+/// Converts a column of decimals to another decimal type and fills its nulls; `None` for other columns.
 pub(super) fn exact(column: &ArrayRef, fill: Option<&Fill>, to: &DataType) -> Result<Option<ArrayRef>, ArrowError> {
     let plain = match column.as_any_dictionary_opt() {
         Some(dictionary) => take(dictionary.values().as_ref(), dictionary.keys(), None)?,

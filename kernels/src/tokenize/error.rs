@@ -6,7 +6,7 @@ pub enum TokenizerError {
     /// The feature is not built.
     #[error("this forebay-server was built without its feature `text`; `make build` builds it with every feature")]
     NotBuilt,
-    /// It is no `tokenizer.json`, or of a later version.
+    /// It is not a `tokenizer.json`, or is of a later version.
     #[error("not a tokenizer.json that tokenizers 0.23 reads: {0}; save it again with Tokenizer.save(path)")]
     Damaged(String),
     /// Its tokens are random.

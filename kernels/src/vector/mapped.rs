@@ -62,7 +62,8 @@ pub(crate) enum WordKind {
 pub(crate) struct MappedValues {
     dictionary: ArrayRef,
     pub(crate) values: Collected,
-    /// The values as elements; `None` if one of them is no element of the output, which the rows that have it report.
+    /// The values as elements; `None` if one of them is not an element of the output, which the rows that have it
+    /// report.
     words: OnceLock<Option<Words>>,
 }
 

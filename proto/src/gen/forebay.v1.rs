@@ -985,7 +985,7 @@ pub enum DType {
     /// One column passed through unchanged, of any type, with its nulls.
     AsStored = 6,
     Float64 = 7,
-    /// That of the elements of stored lists: INT32, INT64 if they are wider integers, and FLOAT32 if they are no integers.
+    /// That of the elements of stored lists: INT32, INT64 for wider integers, and FLOAT32 if they are not integers.
     Element = 8,
 }
 impl DType {
@@ -1628,11 +1628,11 @@ pub struct StreamInfo {
     /// Version of the order.
     #[prost(uint32, tag = "7")]
     pub order_version: u32,
-    /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them that is no plan's id.
+    /// The sources of a mixture. Its plan_id is that of all sources or, if they differ, a digest of them instead.
     #[prost(message, repeated, tag = "8")]
     pub sources: ::prost::alloc::vec::Vec<SourceInfo>,
     /// Share of a rank's rows that the same rank reads in the next epoch, too: about 1 / world_size if epochs differ as expected.
-    /// 0 in file order, of one rank, of mixtures and groups, and of so many row groups that it is about that.
+    /// 0 in file order, for one rank, for mixtures and groups, and for so many row groups that it is about that.
     #[prost(double, tag = "9")]
     pub rank_rows_kept: f64,
     /// Rows of the epoch before PAD repeats some or DROP leaves some out; 0 for groups.
@@ -1843,14 +1843,14 @@ impl ::prost::Name for Description {
 const NAME: &'static str = "Description";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Description".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Description".into() }}
-/// Files of a folder that are no part of its dataset, for one reason.
+/// Files of a folder that are not part of its dataset, for one reason.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeftOutFiles {
     #[prost(string, tag = "1")]
     pub reason: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub count: u64,
-    /// The first ones by name, relative to the folder: of hidden folders, one name each, with a slash at the end.
+    /// The first ones by name, relative to the folder: for hidden folders, one name each, with a slash at the end.
     #[prost(string, repeated, tag = "3")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2140,7 +2140,7 @@ pub struct Explain {
     pub row_group_rows: f64,
     #[prost(uint64, tag = "29")]
     pub recommended_row_group_rows: u64,
-    /// Python functions that each row goes through, with their arguments: "words(text)". Long names are shortened. Of a
+    /// Python functions that each row goes through, with their arguments: "words(text)". Long names are shortened. For a
     /// mixture, those of one source.
     #[prost(string, repeated, tag = "30")]
     pub udfs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
@@ -2162,16 +2162,16 @@ pub struct CacheExplain {
     /// The size of the cache; 0: the server has none.
     #[prost(uint64, tag = "1")]
     pub limit_bytes: u64,
-    /// Bytes that keep all of the epoch.
+    /// Bytes that the whole epoch takes.
     #[prost(uint64, tag = "2")]
     pub needed_bytes: u64,
-    /// Bytes that the cache has of it now.
+    /// Bytes of it that are cached now.
     #[prost(uint64, tag = "3")]
     pub cached_bytes: u64,
     /// Why nothing of this plan is ever cached; empty: it may be.
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
-    /// Whether the cache keeps decompressed pages of the files instead of finished rows, of a source of the mixture at least.
+    /// Whether the cache keeps decompressed pages of the files, not finished rows; for a mixture, of one source at least.
     #[prost(bool, tag = "5")]
     pub pages: bool,
 }
@@ -2269,7 +2269,7 @@ pub struct ReplayRow {
     /// Whether the row repeats another (remainder PAD).
     #[prost(bool, tag = "5")]
     pub padding: bool,
-    /// Of a mixture: the dataset, and the index of the source.
+    /// For a mixture: the dataset, and the index of the source.
     #[prost(string, tag = "6")]
     pub dataset: ::prost::alloc::string::String,
     #[prost(uint32, tag = "7")]

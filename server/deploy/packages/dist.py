@@ -139,7 +139,7 @@ def write_sums(out: Path) -> None:
 
 
 def problems(wheel: Path, bytes_max: int) -> int:
-    """Report a wheel that is too large, or whose tag promises older systems than its programs run on."""
+    """Report a wheel that is too large, or whose programs need a newer C library than its tag states."""
     found: list[str] = []
     if wheel.stat().st_size > bytes_max:
         found.append(f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {bytes_max:,}")

@@ -47,7 +47,7 @@ pub struct Column {
 pub struct StoredAs {
     /// What identifies it in a file.
     pub key: ColumnKey,
-    /// Its nested fields: of a struct, each field in order; of a list, its items; of a map, its keys and its values.
+    /// Its nested fields: for a struct, each field in order; for a list, its items; for a map, its keys and its values.
     pub children: Vec<StoredAs>,
 }
 

@@ -32,7 +32,7 @@ struct Run {
 }
 
 /// Returns the share of a rank's rows that the same rank reads in the next epoch, too: 1 / world size in independent
-/// epochs. None in file order, of one rank, or of so many row groups that it is about that.
+/// epochs. None in file order, for one rank, or for so many row groups that it is about that.
 pub fn rank_rows_kept(epoch: &Epoch) -> Option<f64> {
     let world_size = epoch.world_size;
     if world_size == 1 {
@@ -179,7 +179,7 @@ mod tests {
             let (kept, correlation) = counted(&epoch, PAIRS_MAX);
             let found = (rank_rows_kept(&epoch).unwrap(), place_correlation(&epoch).unwrap());
             assert!((found.0 - kept).abs() < 1e-9, "{row_groups} row groups: {found:?}, {kept}");
-            // Of the rows of a window, the mean place is known alone.
+            // Only the mean place of a window's rows is known.
             assert!((found.1 - correlation).abs() < 0.02, "{row_groups} row groups: {found:?}, {correlation}");
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct Page {
     pub body: Bytes,
     /// The declared size of the decompressed body.
     pub uncompressed: usize,
-    /// Of the stored body.
+    /// The checksum of the stored body.
     pub checksum: Option<u32>,
 }
 

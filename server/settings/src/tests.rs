@@ -217,7 +217,7 @@ fn values_differ_where_the_file_has_changed() {
     assert_eq!(old.values["worker-threads"], ["4"]);
     let new = read("dataset = ['a=b']\nfrom_environment = 'overridden'\njson = true");
     let changed: Vec<_> = old.values.iter().filter(|(name, value)| new.values.get(*name) != Some(value)).collect();
-    // A default that the file repeats, and a value that a flag overrides, are no changes.
+    // A default that the file repeats, and a value that a flag overrides, are not changes.
     assert_eq!(changed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["dataset", "json"]);
 }
 

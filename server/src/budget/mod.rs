@@ -42,7 +42,7 @@ pub struct Reservation {
 /// A reservation that exceeds the budget.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "needs {bytes} bytes of memory, {reserved} of {limit} are reserved: request smaller batches or windows, \
+    "needs {bytes} bytes of memory, and {reserved} of {limit} are reserved: request smaller batches or windows, \
      wait for other streams to end, or raise --memory-limit-bytes"
 )]
 pub struct BudgetError {

@@ -130,7 +130,7 @@ impl ArrowLayout {
 
     fn batch(&self, bytes: &[u8], block: &Block, file_bytes: u64) -> Result<ArrowBatch, FileError> {
         let message = root_as_message(flatbuffer(bytes)).map_err(|error| error.to_string())?;
-        let batch = message.header_as_record_batch().ok_or("it is no record batch")?;
+        let batch = message.header_as_record_batch().ok_or("it is not a record batch")?;
         check_version(message.version())?;
         let fields = self.schema.fields().iter().map(AsRef::as_ref);
         Ok(batch_of(&batch, fields, body(block, file_bytes)?)?)
@@ -138,7 +138,7 @@ impl ArrowLayout {
 
     fn dictionary(&self, bytes: &[u8], block: &Block, file_bytes: u64) -> Result<ArrowDictionary, FileError> {
         let message = root_as_message(flatbuffer(bytes)).map_err(|error| error.to_string())?;
-        let batch: DictionaryBatch<'_> = message.header_as_dictionary_batch().ok_or("it is no dictionary batch")?;
+        let batch: DictionaryBatch<'_> = message.header_as_dictionary_batch().ok_or("it is not a dictionary batch")?;
         check_version(message.version())?;
         let (id, is_delta) = (batch.id(), batch.isDelta());
         if !is_delta && self.dictionaries.iter().any(|known| known.id == id) {

@@ -46,7 +46,7 @@ impl ConfinedDisk {
         checked.unwrap_or_else(|ended| Err(Error::JoinError { source: ended }))
     }
 
-    /// The folders with their links resolved, of those that exist.
+    /// The folders that exist, with their links resolved.
     pub(super) async fn real_folders(&self) -> Vec<Path> {
         let disk = self.clone();
         let real = move || disk.canonical().filter_map(|folder| Path::from_absolute_path(folder).ok()).collect();

@@ -2,7 +2,7 @@
 //!
 //! `tar -x` of an archive with fixed times, or `cp -p` over a file, puts other bytes into a file of the same inode, size and
 //! modification time; the footer of an Arrow file, and that of a Parquet file without statistics, may be equal too. The change
-//! time tells such files apart on one machine. It is no part of a digest, because a copy of a file has another one.
+//! time tells such files apart on one machine. It is not part of a digest, because a copy of a file has another one.
 
 use std::ops::Range;
 

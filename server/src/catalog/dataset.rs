@@ -125,7 +125,7 @@ impl Dataset {
         matches!(&self.source, FileSource::Files(location) if location.lake().is_none())
     }
 
-    /// Whether another dataset has the same files or, of a view, the same SQL over the same datasets.
+    /// Whether another dataset has the same files or, for a view, the same SQL over the same datasets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.source, &other.source) {
             (FileSource::Files(location), FileSource::Files(other)) => location.is_same(other),

@@ -22,7 +22,7 @@ pub(super) struct Footer {
     pub has_signed_intervals: bool,
     /// A digest of the footer bytes.
     pub digest: String,
-    /// Of an Arrow IPC file, where its buffers are: the metadata describes it as if it were Parquet.
+    /// The places of the buffers of an Arrow IPC file: the metadata describes it as if it were Parquet.
     pub arrow: Option<Arc<ArrowLayout>>,
 }
 

@@ -70,7 +70,7 @@ impl FolderFiles {
         !is_hidden
     }
 
-    /// Why a folder without files of a dataset is none, if it has files of another format.
+    /// Why a folder without files of a dataset is not a dataset, if it has files of another format.
     pub(super) fn refusal(&self, folder: &str) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).foreign.refusal(folder)
     }

@@ -1,5 +1,5 @@
-//! Reads the footer of a file in one or two requests and parses it on the CPU pool: of a Parquet file, or by
-//! `arrow_footer`.
+//! Reads the footer of a file in one or two requests and parses it on the CPU pool. `arrow_footer` parses
+//! those of Arrow files.
 
 use std::{ops::Range, sync::Arc};
 
@@ -43,7 +43,7 @@ const FOOTER_BYTES_MAX: u64 = 1 << 30;
 /// The length of the footer, and the magic bytes after it.
 const END_BYTES: u64 = 8;
 
-/// Reads the footer of a file and derives its Arrow schemas. Of a local file, its digest covers content too.
+/// Reads the footer of a file and derives its Arrow schemas. The digest of a local file covers content, too.
 pub(super) async fn read(
     store: &Store,
     dataset: &str,

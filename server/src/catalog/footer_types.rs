@@ -13,7 +13,7 @@ use super::thrift_writer;
 struct Shape(&'static [(i64, FieldKind)]);
 
 enum FieldKind {
-    /// Of any width: all are varints.
+    /// An integer of any width: all are varints.
     Integer,
     Binary,
     Struct(&'static Shape),

@@ -14,7 +14,7 @@ impl ForeignFiles {
         }
     }
 
-    /// Why a folder without Parquet is no dataset, if it has a file of another format.
+    /// Why a folder without Parquet is not a dataset, if it has a file of another format.
     pub(super) fn refusal(&self, folder: &str) -> Option<String> {
         let first = self.0.as_deref()?;
         let (format, command) = (format_of(first)?, command(folder, folder));

@@ -27,7 +27,7 @@ impl Listing {
         Self { root, objects, table: None, left_out: LeftOut::default(), others: Vec::new() }
     }
 
-    /// Whether another listing, of no lake table, has the same state of the same files, and leaves out the same.
+    /// Whether another listing has the same state of the same files, and leaves out the same. False for lake tables.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.root == other.root
             && self.objects == other.objects

@@ -23,14 +23,14 @@ pub(super) struct LakeSpec {
 pub(super) enum TableFormat {
     /// A version of a Delta table; none: the newest.
     Delta { version: Option<u64> },
-    /// A snapshot of an Iceberg table, of a metadata file; none: the current ones.
+    /// A snapshot of an Iceberg table, in a metadata file; none: the current ones.
     Iceberg { metadata: Option<Path>, snapshot: Option<i64> },
 }
 
 // === impl LakeSpec ===
 
 impl LakeSpec {
-    /// A table in a folder or, of an Iceberg table, the table of a metadata file.
+    /// A table in a folder or, for an Iceberg table, the table of a metadata file.
     pub(super) fn new(path: Path, format: TableFormat, further: Vec<Path>) -> Self {
         match (format.root_of(&path), format) {
             (Some(root), TableFormat::Iceberg { snapshot, .. }) => {

@@ -8,11 +8,11 @@ use std::{
 /// Names that are kept of each reason: the first ones by name.
 const NAMES_MAX: usize = 5;
 
-/// Files and folders that are no part of a dataset, by reason.
+/// Files and folders that are not part of a dataset, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut(BTreeMap<LeftOutReason, LeftOutNames>);
 
-/// Why a file is no part of the dataset of its folder.
+/// Why a file is not part of the dataset of its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftOutReason {
     /// Its name leaves the format open, and its bytes are of another one.

@@ -139,7 +139,7 @@ pub(super) async fn of_table(
     Ok(Listing { table: Some(table), ..Listing::new(lake.folders.root.clone(), objects) })
 }
 
-/// Walks a local path; of a folder, also what decides which of the files found are of the dataset.
+/// Walks a local path; for a folder, also returns what decides which of the files found are of the dataset.
 fn walk_local(path: &FilePath, files_max: usize) -> Result<(Listing, Option<FolderFiles>), WalkError> {
     let failed = |reason: String| WalkError::Failed(path.to_owned(), reason);
     let spec = LocalFileSpec::look(path).map_err(failed)?;

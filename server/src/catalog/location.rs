@@ -140,7 +140,7 @@ impl Location {
         &self.url
     }
 
-    /// Checks that a path on this machine exists: of a glob, the directory before the first wildcard. Stores are not
+    /// Checks that a path on this machine exists: for a glob, the directory before the first wildcard. Stores are not
     /// asked.
     pub(super) fn check_exists(&self, name: &str) -> Result<(), LocationError> {
         let path = match &self.spec {
@@ -234,7 +234,7 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
     }
 }
 
-/// Parses the folder of a table or, of an Iceberg table, a metadata file.
+/// Parses the folder of a table or, for an Iceberg table, a metadata file.
 fn lake(TableUrl { url, format, roots }: TableUrl<'_>, stores: &mut Stores) -> Result<Location, String> {
     format.check_built()?;
     let Location { store, spec, .. } = files(url, stores)?;

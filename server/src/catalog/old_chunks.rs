@@ -27,7 +27,7 @@ type StoredChunk = (usize, usize);
 pub(super) struct UncountedHeaders {
     /// Ascending.
     places: Vec<StoredChunk>,
-    /// Of each place, the range of the file that has the header.
+    /// The range of the file that has the header, for each place.
     pub ranges: Vec<Range<u64>>,
     /// The bytes of these ranges, once they are read.
     pub bytes: Vec<Bytes>,

@@ -23,9 +23,9 @@ const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partitions {
     fields: Vec<Field>,
-    /// Of each column, a value for each file.
+    /// A value per file, for each column.
     values: Vec<ArrayRef>,
-    /// Of each column, whether its schema allows nulls although no file has one.
+    /// Whether each column's schema allows nulls although no file has one.
     may_be_null: Vec<bool>,
 }
 
@@ -139,7 +139,7 @@ fn by_key(paths: &[&str]) -> Vec<(String, KeyValues)> {
                 keys.len() - 1
             });
             let texts = &mut keys[place].1.texts;
-            // Of a key that occurs twice in a path, the innermost folder counts.
+            // If a key occurs twice in a path, the innermost folder counts.
             texts.resize(file, None);
             texts.push((value != NULL).then(|| decoded(value)));
         }

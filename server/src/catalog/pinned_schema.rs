@@ -80,7 +80,7 @@ impl PinnedSchema {
     }
 }
 
-/// The footer of a file with its length and magic bytes, and the size of the file. Of a file that is not Parquet, its
+/// The footer of a file with its length and magic bytes, and the size of the file. For a file that is not Parquet, its
 /// last bytes.
 fn footer_bytes(path: &FilePath) -> std::io::Result<(Vec<u8>, u64)> {
     let mut file = DiskFile::open(path)?;

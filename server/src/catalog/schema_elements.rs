@@ -45,7 +45,7 @@ enum FieldBytes<'a> {
     New(Vec<u8>),
 }
 
-/// The footer with a schema that the library reads; `None` if nothing is to be rewritten.
+/// The footer with a schema that the library reads; `None` if nothing needs rewriting.
 pub(super) fn rewritten(footer: &[u8]) -> Option<Vec<u8>> {
     let mut reader = CompactReader::new(footer);
     let mut fields = fields(&mut reader).ok()?;

@@ -51,7 +51,7 @@ pub struct Snapshot {
     /// Where each file has the columns.
     columns: Vec<Arc<FileColumns>>,
     partitions: Partitions,
-    /// Of each column, its index among the partition columns.
+    /// The index of each column among the partition columns.
     partition_columns: Vec<Option<usize>>,
     adapted_files: usize,
     /// The values of columns that files of a lake table lack.
@@ -59,14 +59,14 @@ pub struct Snapshot {
     /// The version of the lake table that has the files.
     table: Option<Arc<TableVersion>>,
     row_groups: Vec<RowGroup>,
-    /// Of each row group.
+    /// The deleted rows of each row group.
     deleted: Deletions,
     row_counts: Arc<Vec<u64>>,
     row_count: u64,
     byte_count: u64,
     int96: Int96Unit,
     is_outdated: AtomicBool,
-    /// Of a numbered snapshot, the one of all files, and the narrowed one.
+    /// The snapshot of all files and the narrowed one, if this one is numbered.
     origins: Option<[Arc<Self>; 2]>,
 }
 

@@ -27,7 +27,7 @@ const SNAPSHOTS_KEPT_MAX: usize = 8;
 pub(super) struct Snapshots {
     dataset: String,
     cpu: CpuPool,
-    /// Of all files, newest first.
+    /// The snapshots of all files, newest first.
     whole: Mutex<VecDeque<Arc<Snapshot>>>,
     narrowed: NarrowedSnapshots,
     /// One opening of all files at a time: callers that wait for it find its snapshot.

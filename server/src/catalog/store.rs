@@ -264,7 +264,7 @@ impl Store {
             E::Precondition { .. } => StoreErrorKind::Changed,
             // The range was within the pinned file.
             _ if has_status("416") => StoreErrorKind::Changed,
-            // Also of a key that is no path, such as one with an empty part: a listing with it never succeeds.
+            // Includes a key that is not a path, such as one with an empty part: a listing with it never succeeds.
             E::PermissionDenied { .. } | E::Unauthenticated { .. } | E::NotSupported { .. } | E::InvalidPath { .. } => {
                 StoreErrorKind::Denied
             }

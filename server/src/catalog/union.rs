@@ -29,11 +29,11 @@ pub struct FileColumns {
 pub(super) struct Union {
     /// The columns of the dataset.
     pub schema: SchemaRef,
-    /// Of each file, in order. Files of the same schema share one.
+    /// The columns of each file, in order. Files of the same schema share them.
     pub columns: Vec<Arc<FileColumns>>,
     /// Files whose columns differ from the dataset's in order, number or type.
     pub adapted: usize,
-    /// Of each column, its index among the partition columns; `None` if files have it.
+    /// The index of each column among the partition columns; `None` if files have it.
     pub partitions: Vec<Option<usize>>,
 }
 
@@ -175,7 +175,7 @@ impl Union {
     }
 }
 
-/// The columns of all shapes by name and occurrence, and the partition columns; of a pinned schema, only those in it.
+/// The columns of all shapes by name and occurrence, and the partition columns; for a pinned schema, only those in it.
 fn columns<'a>(
     shapes: &[FileShape<'a>],
     pinned: Option<&'a PinnedSchema>,

@@ -40,7 +40,7 @@ struct DirectoryWalk<'a> {
     above: Vec<PathBuf>,
 }
 
-/// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in no order. Skips
+/// The files under `root`, a canonical path, whose relative path `belongs` to the dataset, in arbitrary order. Skips
 /// directories whose relative path it does not `enter`.
 pub(super) fn files(
     root: &FilePath,

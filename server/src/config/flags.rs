@@ -171,8 +171,8 @@ pub struct Flags {
           value_parser = sizes(0..=1 << 50))]
     pub(super) cache_bytes: ByteSize,
 
-    /// Directory for finished rows, in addition to --cache-bytes: row groups for which the memory has no room, and all
-    /// that a later server is to find. Each server needs its own; of a damaged file, the rows are computed again.
+    /// Directory for finished rows, in addition to --cache-bytes: row groups that do not fit in memory, and all rows
+    /// that a later server should find. Each server needs its own; rows of a damaged file are computed again.
     #[arg(long, env = "FOREBAY_CACHE_DIR", value_name = "DIR")]
     pub(super) cache_dir: Option<PathBuf>,
 

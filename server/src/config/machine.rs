@@ -20,7 +20,7 @@ pub(super) fn memory_bytes() -> u64 {
     memory_bytes_under(Path::new("/"))
 }
 
-/// The same, of the system whose files are under a folder.
+/// The same, for the system whose files are under a folder.
 fn memory_bytes_under(root: &Path) -> u64 {
     let text = |path: &str| fs::read_to_string(root.join(path)).ok();
     let total = |text: String| {
@@ -53,7 +53,7 @@ struct OwnGroup<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct GroupMount {
     hierarchy: Hierarchy,
-    /// The group that is the root of the mount: of a container, often its own.
+    /// The group that is the root of the mount: in a container, often its own.
     group: String,
     /// The folder.
     folder: PathBuf,
@@ -62,7 +62,7 @@ struct GroupMount {
 // === impl OwnGroup ===
 
 impl<'a> OwnGroup<'a> {
-    /// Parses a line of `/proc/self/cgroup`, such as `0::/a` or `5:memory:/a`; none of a hierarchy without memory.
+    /// Parses a line of `/proc/self/cgroup`, such as `0::/a` or `5:memory:/a`; none for a hierarchy without memory.
     fn parse(line: &'a str) -> Option<Self> {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
@@ -74,8 +74,8 @@ impl<'a> OwnGroup<'a> {
         Some(Self { hierarchy, path })
     }
 
-    /// The limits of the group and of those above it, as far as they are mounted. A limit that is no number is none, and
-    /// that of version 1 for no limit exceeds every machine.
+    /// The limits of the group and of those above it, as far as they are mounted. A limit that is not a number is
+    /// ignored, and the number by which version 1 says that there is none exceeds every machine.
     fn limits(&self, root: &Path, mounts: &[GroupMount]) -> Vec<u64> {
         let mounts: Vec<&GroupMount> = mounts.iter().filter(|mount| mount.hierarchy == self.hierarchy).collect();
         let (usual, file) = match self.hierarchy {

@@ -16,7 +16,7 @@ struct SharedItems<Item, T, F> {
 }
 
 struct Items<Item, T> {
-    /// Of items that no thread has taken yet, with their positions.
+    /// The items that no thread has taken yet, with their positions.
     left: Vec<(usize, Item)>,
     results: Vec<Option<T>>,
     running: usize,

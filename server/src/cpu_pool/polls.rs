@@ -10,7 +10,7 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use super::{CpuError, CpuPool};
 
-/// Remembers that a future is to be polled again.
+/// Remembers that a future must be polled again.
 #[derive(Default)]
 struct Woken(Notify);
 

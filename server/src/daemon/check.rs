@@ -108,7 +108,7 @@ impl Findings {
     }
 }
 
-/// Reads the footers of a dataset. Of a view without a result, checks the SQL.
+/// Reads the footers of a dataset. For a view without a result, checks the SQL.
 async fn read(dataset: &Arc<Dataset>) -> Result<String, String> {
     let name = dataset.name();
     let (kind, flag) = if dataset.is_view() { ("view", "--view") } else { ("dataset", "--dataset") };

@@ -67,7 +67,7 @@ async fn open_or_list(dataset: &Arc<Dataset>) -> Result<(), CatalogError> {
     dataset.whole(&files).await.map(drop)
 }
 
-/// Opens a dataset. Of a view without a result, only checks the SQL: the first request runs it.
+/// Opens a dataset. For a view without a result, only checks the SQL: the first request runs it.
 pub(super) async fn open_one(dataset: &Arc<Dataset>) -> Result<Option<Arc<Snapshot>>, CatalogError> {
     match dataset.known().await {
         Err(CatalogError::View { source: ViewError::NotRun, .. }) => dataset.check_sql().await.map(|()| None),

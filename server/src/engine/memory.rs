@@ -27,9 +27,9 @@ pub(super) struct BudgetPool {
 /// The bytes of all consumers.
 #[derive(Debug)]
 struct Held {
-    /// Of consumers that spill.
+    /// Bytes of consumers that spill.
     spillable: u64,
-    /// Of others.
+    /// Bytes of the others.
     fixed: u64,
     reservation: Reservation,
 }

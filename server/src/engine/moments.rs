@@ -45,7 +45,7 @@ struct MomentsFunction {
     signature: Signature,
 }
 
-/// The error of bytes that are no state.
+/// The error for bytes that are not a state.
 const DAMAGED: &str = "a state that moments did not write";
 
 /// The moments of the values so far.

@@ -95,7 +95,7 @@ pub(super) struct TargetGroups {
     plan_bytes: usize,
     bytes_max: usize,
     windows: usize,
-    /// Of the server: the room in a plan limits the groups, not the memory of a fit.
+    /// Part of the server's memory: the room in a plan limits the groups, not the memory of a fit.
     memory: Reservation,
 }
 

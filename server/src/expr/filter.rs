@@ -36,7 +36,7 @@ struct Condition {
 /// A condition that reads a single column.
 #[derive(Clone, Debug)]
 struct ByValue {
-    /// Its index in the schema.
+    /// The column's index in the schema.
     column: usize,
     /// The condition over values of the column, and their schema.
     expression: Expression,

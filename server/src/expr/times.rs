@@ -138,7 +138,7 @@ fn far_reaching(expr: Expr) -> Expr {
     }
 }
 
-/// Whether a type can be added to a moment. A timestamp and a time of day are no sum.
+/// Whether a type can be added to a moment. A timestamp and a time of day cannot be added.
 fn is_shift(moment: &DataType, data_type: &DataType) -> bool {
     match data_type {
         DataType::Interval(_) | DataType::Duration(_) => true,

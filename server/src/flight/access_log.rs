@@ -128,7 +128,7 @@ impl AccessEntry {
     }
 
     fn write(&self, end: &CallEnd, facts: &CallFacts) {
-        // A stream that was interrupted is no refusal.
+        // A stream that was interrupted is not a refusal.
         let is_refused = end.error.is_some() && facts.batches.is_none();
         if is_refused && !refusal_sample::admits(facts.source()) {
             return;

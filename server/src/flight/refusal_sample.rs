@@ -1,4 +1,4 @@
-//! Limits the lines of refused calls in the access log: of each principal, or of each address without one, the first of
+//! Limits the lines of refused calls in the access log: for each principal, or each address without one, the first of
 //! an interval are written, and the others are counted.
 //!
 //! Metrics count every refusal.
@@ -33,7 +33,7 @@ struct RefusalCounts(HashMap<Arc<str>, u64>);
 
 static SAMPLE: LazyLock<Mutex<RefusalCounts>> = LazyLock::new(Mutex::default);
 
-/// Whether a refusal of a source, a principal or an address, is to be written.
+/// Whether to log a refusal of a source, which is a principal or an address.
 pub(super) fn admits(source: &str) -> bool {
     sample().admits(source)
 }

@@ -19,7 +19,7 @@ pub enum ImagesError {
         problem: ImageProblem,
     },
     /// The memory budget has no room for an image.
-    #[error("column {column:?}, row {row}: an image of {width} × {height} pixels: decoding it {source}")]
+    #[error("column {column:?}, row {row}: decoding an image of {width} × {height} pixels {source}")]
     Memory {
         /// The column.
         column: String,
@@ -33,7 +33,7 @@ pub enum ImagesError {
         source: BudgetError,
     },
     /// The memory budget has no room for the tensors of a chunk of rows.
-    #[error("column {column:?}: {rows} tensors: keeping them {source}")]
+    #[error("column {column:?}: storing {rows} tensors {source}")]
     Tensors {
         /// The column.
         column: String,

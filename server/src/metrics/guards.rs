@@ -43,7 +43,7 @@ pub struct ConnectionGuard(());
 /// Why a stream releases its memory before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseReason {
-    /// Its client takes no batch.
+    /// The client takes no batch.
     Unread,
     /// Another client needs the memory.
     Shortage,

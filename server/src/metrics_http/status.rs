@@ -38,7 +38,7 @@ struct ErrorStatus {
     call: &'static str,
     /// As the caller named it.
     dataset: Option<String>,
-    /// Of the dataset.
+    /// The column of the dataset.
     column: Option<String>,
     principal: Arc<str>,
     reason: &'static str,
@@ -52,7 +52,7 @@ struct ErrorStatus {
 struct DatasetStatus {
     name: String,
     is_view: bool,
-    /// Of its newest open snapshot; none before the first.
+    /// Files of its newest open snapshot; none before the first.
     files: Option<usize>,
     rows: Option<u64>,
     snapshot: Option<String>,

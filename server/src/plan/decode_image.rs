@@ -1,5 +1,5 @@
 //! `decode_image` ops of a canonical plan: the first op of a chain, and with it a `fill_null` that follows. The result is a
-//! column of tensors that the other ops read; of an encoded image, columns of its bytes, its box and its flip.
+//! column of tensors that the other ops read; for an encoded image, columns of its bytes, its box and its flip.
 //!
 //! In a program there is no such op: its chain begins at the column of its result.
 

@@ -52,7 +52,8 @@ fn integer_of(largest: u64) -> v1::DType {
     if largest <= INT32_MAX { v1::DType::Int32 } else { v1::DType::Int64 }
 }
 
-/// A bound of the integers of parts, of which `elements` gives that of the columns of one; `None` if some are no integers.
+/// A bound of the integers of parts, of which `elements` gives that of the columns of one; `None` if some are not
+/// integers.
 fn largest_index(ends: &[Ends], elements: impl Fn(usize) -> Option<u64>) -> Option<u64> {
     let bounds = ends.iter().enumerate().map(|(part, ends)| match ends {
         Ends::Indices(largest) => Some(*largest),
@@ -62,7 +63,7 @@ fn largest_index(ends: &[Ends], elements: impl Fn(usize) -> Option<u64>) -> Opti
     bounds.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
-/// The largest integer of the elements of a list; `None` if they are no integers.
+/// The largest integer of the elements of a list; `None` if they are not integers.
 fn largest_integer(data_type: &DataType) -> Option<u64> {
     use DataType as T;
     match data_type {

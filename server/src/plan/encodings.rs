@@ -1,7 +1,8 @@
 //! `count_encode` and `target_mean` of a canonical plan: their parameters, and what they have learned as numbers of the kernels.
 //!
-//! A row of a fit takes the mean without its own fold. Whether a row of a stream is one follows from the [`v1::FittedRows`] of
-//! the op: rows of another snapshot are none, and a column decides for those that another filter or sample lets pass.
+//! A row of a fit takes the mean without its own fold. Whether a row of a stream is a row of the fit follows from the
+//! [`v1::FittedRows`] of the op: rows of another snapshot are not, and a column decides for those that another filter
+//! or sample lets pass.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -33,7 +34,7 @@ pub(super) fn means(message: &v1::TargetMean, values: VocabValues, path: &str) -
     check(message, path)?;
     let count = message.folds.unwrap_or_default();
     if !message.means.len().is_multiple_of(count as usize + 1) {
-        let reason = format!("{} means are no rows of {} (folds + 1)", message.means.len(), count + 1);
+        let reason = format!("{} means are not a multiple of {} (folds + 1)", message.means.len(), count + 1);
         return Err(PlanError::field(format!("{path}.means"), reason));
     }
     let row_ids = message.rows.as_ref().map_or_else(|| ROW_ID.to_owned(), fitted_column);

@@ -19,7 +19,7 @@ const MIXTURE: &str = "mixture";
 pub struct Request {
     /// Name of the dataset, or [`MIXTURE`].
     pub dataset: String,
-    /// The plan; of a mixture, that of its first source.
+    /// The plan; for a mixture, that of its first source.
     pub source: Source,
     /// Rows per batch and rank.
     pub batch_size: u64,

@@ -38,7 +38,7 @@ impl TableRows {
         self.limit
     }
 
-    /// Returns the number of rows, of a table of `stored` rows.
+    /// Returns the number of rows that are used of a table of `stored` rows.
     pub fn row_count(&self, stored: u64) -> u64 {
         self.limit.map_or(stored, |limit| limit.min(stored))
     }

@@ -71,7 +71,7 @@ impl Take {
         Ok(Self { request, by, numbers: numbers.to_vec() })
     }
 
-    /// Checks that there is a row of each number, of `rows` rows.
+    /// Checks that every number is below `rows`, the number of rows.
     pub fn check_numbers(&self, rows: u64) -> Result<(), PlanError> {
         let Some(index) = self.numbers.iter().position(|number| *number >= rows) else { return Ok(()) };
         let (of, number) = (self.by, self.numbers[index]);
@@ -83,7 +83,7 @@ impl Take {
         Err(PlanError::field(of.path(index), reason))
     }
 
-    /// The number of batches; one, without rows, of no rows.
+    /// The number of batches; for no rows, one that is empty.
     pub fn batch_count(&self) -> u64 {
         (self.numbers.len() as u64).div_ceil(self.request.batch_size).max(1)
     }

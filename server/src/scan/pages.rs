@@ -38,7 +38,7 @@ const DATA_V2_PAGE: i64 = 3;
 struct PageRows {
     kind: i64,
     values: i64,
-    /// Of a page of version 2.
+    /// The rows of a page of version 2.
     rows: i64,
     /// Whether the header describes a page.
     is_described: bool,
@@ -97,7 +97,7 @@ pub(super) fn has_rows(page: &[u8], rows: u64, is_list: bool) -> bool {
     })
 }
 
-/// Where the pages of a chunk end, if they have this number of values and bytes follow that are no page.
+/// Where the pages of a chunk end, if they have this number of values and bytes that are not a page follow.
 pub(super) fn end_of_values(chunk: &[u8], values: u64) -> Option<usize> {
     let (mut at, mut seen) = (0, 0_u64);
     while at < chunk.len() {

@@ -39,7 +39,7 @@ pub(super) struct PartReader {
     own: Vec<(usize, ColumnReader)>,
     /// Rows to pass over before the first chunk.
     skip: usize,
-    /// The columns that the Parquet library reads; of a part without columns, their number of rows.
+    /// The columns that the Parquet library reads; for a part without columns, their number of rows.
     library: Option<ParquetRecordBatchReader>,
     library_columns: Vec<usize>,
     rows_left: usize,
@@ -77,8 +77,8 @@ pub(super) type PartError = (Vec<usize>, String);
 type Opened = (PartReader, u64);
 
 impl PartReader {
-    /// Opens the decoders of a part's columns for these rows, counted without deleted ones. Of a row group with deleted
-    /// rows they are all up to the last.
+    /// Opens the decoders of a part's columns for these rows, counted without deleted ones. For a row group with
+    /// deleted rows they are all up to the last.
     pub(super) fn open(
         view: &View,
         (row_group, deleted): (usize, Option<&Arc<DeletedRows>>),

@@ -38,7 +38,7 @@ impl LeafRead {
 /// Whether readers of these rows fetch only their pages, if the file has an index of them. Reading the index is a
 /// request, which must save more bytes than a request is worth.
 ///
-/// Not of row groups with deleted rows, which are counted without these.
+/// False for row groups with deleted rows, which are counted without these.
 pub fn is_partial(snapshot: &Snapshot, row_group: &RowGroup, projection: &Projection, rows: &Range<u64>) -> bool {
     let count = row_group.rows.end - row_group.rows.start;
     let wanted = rows.end.min(count).saturating_sub(rows.start);

@@ -46,7 +46,7 @@ pub(super) struct View {
     pub arrow: Option<Arc<ArrowLayout>>,
     /// The schema of the projection's columns.
     pub schema: SchemaRef,
-    /// Of each column of the projection, how the file has it.
+    /// How the file has each column of the projection.
     origins: Vec<ColumnOrigin>,
     /// How columns are assembled from leaves, by the root columns read.
     levels: Mutex<Vec<(Vec<usize>, Arc<FieldLevels>)>>,

@@ -26,7 +26,7 @@ impl StateDirectory {
 
     /// Creates the folders that do not exist.
     pub(super) fn create(&self) -> Result<(), StateError> {
-        // Also of earlier versions, which let others read it.
+        // Also from state of earlier versions, which let others read it.
         private::withdraw_from_root(&self.root);
         Kind::ALL.into_iter().try_for_each(|kind| create_folder(&self.root.join(kind.folder())))
     }

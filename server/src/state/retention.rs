@@ -144,7 +144,7 @@ mod tests {
         };
         assert_eq!(way(Kind::Plan, 0).unwrap(), Vec::<String>::new());
         assert_eq!(way(Kind::Plan, 20).unwrap(), ["3", "2"]);
-        // Of plans of requests, also those of yesterday.
+        // Plans of requests make room even if they were used yesterday.
         assert_eq!(way(Kind::InlinePlan, 30).unwrap(), ["3", "2", "1"]);
         let full = way(Kind::Plan, 30).unwrap_err().to_string();
         assert!(full.contains("10 of the 30 bytes") && full.contains("--state-plan-bytes"), "{full}");

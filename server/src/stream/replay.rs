@@ -36,8 +36,8 @@ pub struct Replayed {
     ids: Vec<u64>,
     /// The source of each row of a mixture; empty for one dataset.
     sources: Vec<usize>,
-    /// Of each source of which a filter keeps some files: the number of each row group's first row among those of all
-    /// files.
+    /// The number of each row group's first row among the rows of all files, for each source of which a filter keeps
+    /// some files.
     numbers: Vec<Option<Vec<u64>>>,
     /// Memory of the ids and of one part.
     _memory: Reservation,

@@ -32,7 +32,7 @@ pub enum TokensError {
     },
     /// The memory budget has no room for a text.
     #[error(
-        "column {column:?}, row {row}: {text_bytes} bytes of text: tokenizing it {source}, or split the text into several rows"
+        "column {column:?}, row {row}: tokenizing {text_bytes} bytes of text {source}, or split the text into several rows"
     )]
     Memory {
         /// The column.

@@ -137,7 +137,7 @@ impl Views {
         Ok(ViewOutputs::new(&self.folder, &job.name).result(&key))
     }
 
-    /// Notes that a result is used: of each view, the results that were used last are kept.
+    /// Notes that a result is used: for each view, the results that were used last are kept.
     pub fn mark_used(&self, result: &Path) {
         if result.starts_with(&self.folder) {
             outputs::mark_used(result);

@@ -114,7 +114,7 @@ def test_a_date64_with_a_time_is_refused(tmp_path: Path):
     failed = convert(tmp_path / "a.arrow", tmp_path / "out")
     assert failed.code == 1
     assert '"day"' in failed.error
-    assert "no whole day" in failed.error
+    assert "not a whole day" in failed.error
 
 
 @pytest.mark.parametrize("write", [big_endian_file, big_endian_stream])

@@ -26,7 +26,7 @@ REQUEST = {"dataset": "t", "plan": {"outputs": [{"name": "o", "dtype": "INT32", 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Strings that are all distinct but one, in no order."""
+    """Unsorted strings, all distinct but one."""
     folder = tmp_path_factory.mktemp("data")
     numbers = np.random.default_rng(9).permutation(ROWS)
     numbers[0] = numbers[1]

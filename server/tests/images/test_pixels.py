@@ -21,7 +21,7 @@ def tensors(client: fb.Client, columns: fb.Columns, dataset: str = "images", **o
 
 
 class Differences(NamedTuple):
-    """How far values are from Pillow's: of images decoded exactly, of others, and of those at a reduced size."""
+    """How far values are from Pillow's: for images decoded exactly, for others, and for those at a reduced size."""
 
     exact: Any
     rounded: Any

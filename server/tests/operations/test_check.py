@@ -17,7 +17,7 @@ TOKEN = "token-of-trainer-0123456789"
 
 @pytest.fixture
 def valid(tiny_folder: Path, tmp_path: Path) -> dict[str, str]:
-    """Lines of a valid file by key; the address is in use, as it is when a running server is to be reloaded."""
+    """Lines of a valid file by key; the address is in use, as it is before a running server is reloaded."""
     pair = Authority(tmp_path / "authority").issue("server", "localhost")
     (tmp_path / "principals.toml").write_text(principal("trainer", TOKEN, "*"))
     return {

@@ -203,7 +203,7 @@ def test_the_certificate_expiry_follows_the_file(tiny_folder: Path, tmp_path: Pa
         assert poll(lambda: gauge(daemon, name) == first)
         authority.issue("server", "localhost", until=second)
         assert poll(lambda: gauge(daemon, name) == second, seconds=30)
-        # A file that is no certificate changes nothing.
+        # A file that is not a certificate changes nothing.
         pair.cert.write_text("damaged")
         assert poll(lambda: any("cannot reload files" in line for line in daemon.lines), seconds=30)
         assert gauge(daemon, name) == second

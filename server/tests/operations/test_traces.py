@@ -144,7 +144,7 @@ def test_trace_continues_the_clients_and_log_lines_name_it(start: Start, collect
     (call,) = poll(lambda: kept.named("DoGet"))
     assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, PARENT)
     assert poll(lambda: [line for line in daemon.lines if "call ended" in line and TRACE in line])
-    # What is no trace, and one that is not to be kept.
+    # Headers that are not a trace, and a trace that is not sampled.
     for header in ("nonsense", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01", "00-" + "a" * 9000):
         assert read(daemon, headers=[(b"traceparent", header.encode())]) == ROWS
     assert len(poll(lambda: len(kept.named("DoGet")) == 5 and kept.named("DoGet"))) == 5

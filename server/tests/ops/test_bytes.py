@@ -75,7 +75,7 @@ def test_nulls_and_lengths_are_errors_of_their_row(client: fb.Client):
         features(client, "images", {"x": fb.cols("gaps").bytes(SIZE)})
     got = features(client, "images", {"x": fb.output(fb.cols("gaps").bytes(SIZE).fill_null(0), dtype="uint8")})["x"]
     same_bits(got, np.where((np.arange(ROWS) % 7 == 3)[:, None], 0, PIXELS).astype(np.uint8), "filled")
-    with pytest.raises(fb.InvalidRequest, match="it accepts bytes, but the chain holds text here"):
+    with pytest.raises(fb.InvalidRequest, match="it takes bytes, but its input is text"):
         features(client, "images", {"x": fb.cols("text").bytes(4)})
     with pytest.raises(ValueError, match="bytes: n must be from 1 to 65536"):
         fb.cols("img").bytes(0)

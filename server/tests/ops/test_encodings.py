@@ -299,7 +299,7 @@ def test_a_fitted_plan_can_be_saved_and_described(client: fb.Client):
         ({"target_mean": {"label": "y", "smoothing": -1}}, r"target_mean.smoothing: -1 is not"),
         ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"target_mean.smoothing: NaN is not"),
         ({"target_mean": {"label": "gone"}}, r'label "gone" has no value'),
-        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"2 means are no rows of 6"),
+        ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"are not a multiple of 6"),
         ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"6 numbers for 1 values"),
         ({"count_encode": {"values": {"strings": ["a", "b"]}, "counts": [1]}}, r"2 numbers for 2 values"),
         ({"count_encode": {"values": {"strings": ["a", "a"]}, "counts": [1, 1]}}, r'"a" .*twice'),

@@ -168,7 +168,9 @@ def test_map_id_rejects_dates_and_times(client: fb.Client):
     times = [c for c in WHOLE if pa.types.is_temporal(ARRAYS[c].type)]
     assert len(times) > 5
     for column in times:
-        with pytest.raises(fb.ForebayError, match=r"ids are whole numbers, but the column holds .* derive") as caught:
+        with pytest.raises(
+            fb.ForebayError, match=r"ids are whole numbers, but its input is of type .* derive"
+        ) as caught:
             features(client, "plain", {"o": fb.cols(column).map_id({0: 1}, default=2)})
         assert caught.value.code == "INVALID_ARGUMENT"
 
@@ -279,7 +281,7 @@ def test_one_hot_combines_with_other_parts(client: fb.Client):
     got = features(client, "plain", {"o": parts})["o"]
     bools = fb.cols("bool").vocab()
     alone = features(client, "plain", {"b": bools})["b"]
-    # Two values and the index 0; of all nulls the index 0 alone.
+    # Two values and the index 0; for all nulls, the index 0 alone.
     want = np.concatenate(
         [
             domain(ARRAYS["int8"])[:, None],

@@ -23,7 +23,7 @@ KEYS = 401
 
 
 def items() -> pa.Table:
-    """Keys of several types in no order, each once; values with nulls."""
+    """Unsorted keys of several types, each once; values with nulls."""
     random = np.random.default_rng(2)
     ids = random.permutation(np.arange(-KEYS, KEYS))[:KEYS]
     # Some as far out as they go.

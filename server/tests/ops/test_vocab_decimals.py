@@ -326,7 +326,7 @@ def test_given_values_compare_by_all_digits_and_any_spelling_is_one_plan(client:
         ("w38_10", ["1.50", "2", "1.5"], "value 1.5 is in the vocabulary twice"),
         ("w38_10", ["1e5"], 'value "1e5" is not a decimal'),
         ("w38_10", ["NaN"], 'value "NaN" is not a decimal'),
-        ("id", ["1"], "a list of decimals, but the column holds whole numbers"),
+        ("id", ["1"], "a list of decimals, but its input is whole numbers"),
     ],
 )
 def test_rejects_invalid_lists_naming_the_value(client: fb.Client, name: str, values: list[str], words: str):

@@ -52,7 +52,7 @@ def table() -> pa.Table:
 
 
 def same(tmp_path: Path, serve: Serve, body: bytes, want: pa.Table | None = None) -> pa.Table:
-    """Check the rows of a file against pyarrow's, also of a filter."""
+    """Check the rows of a file against pyarrow's, also with a filter."""
     path = tmp_path / "a.parquet"
     path.write_bytes(body)
     want = pq.ParquetFile(path).read() if want is None else want
@@ -108,7 +108,7 @@ def test_decimals_without_a_scale(tmp_path: Path, serve: Serve):
 
 
 def numbers_as_values(file: Parquet) -> None:
-    """Of keys, as fastparquet 0.8 wrote them."""
+    """Key-value metadata with numbers as values, as fastparquet 0.8 wrote it."""
     pairs = [Struct({1: (BINARY, b"number"), 2: (I64, 1)}), Struct({1: (BINARY, b"flag"), 2: (TRUE, True)})]
     file.footer.add(FileMeta.KEY_VALUES, LIST, Items(STRUCT, pairs))
 

@@ -126,7 +126,7 @@ def write(path: Path, tables: list[pa.Table], group_rows: int = GROUP_ROWS) -> N
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of each union, a folder of files with columns in different orders, and one of the same rows in one file."""
+    """For each union, a folder of files with columns in different orders, and one of the same rows in one file."""
     root = tmp_path_factory.mktemp("unions")
     for name, (columns, kind, _) in UNIONS.items():
         united: list[pa.Table] = []
@@ -284,7 +284,7 @@ def test_random_splits_stream_the_bytes_of_one_file(tmp_path: Path, first: int):
         slices = [table.slice(start, end - start) for start, end in itertools.pairwise(cuts)]
         write(tmp_path / f"{seed}-one/a.parquet", slices, 64)
         for index, part in enumerate(slices):
-            # Of each column, some file has the whole type.
+            # For each column, some file has the whole type.
             kept = {name for place, name in enumerate(COLUMNS) if (place + seed) % len(slices) == index}
             columns = {name: part[name] if name in kept else narrowed(random, part[name], name) for name in COLUMNS}
             names = ["id", *(name for name in COLUMNS if columns[name] is not None)]

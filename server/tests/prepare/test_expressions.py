@@ -31,7 +31,7 @@ from harness.serving import Serve
 SEEDS = range(int(os.environ.get("QUERY_FUZZ_SEEDS") or 6))
 EXPRESSIONS = int(os.environ.get("QUERY_FUZZ_EXPRESSIONS") or 40)
 
-# Of random expressions, those that the planner of a query refuses, at most: it gives each node a type before
+# The largest share of random expressions that the planner of a query refuses: it gives each node a type before
 # expressions are typed as those of plans, and has none for times of day of several units.
 REFUSED = 0.2
 
@@ -225,7 +225,7 @@ def test_days_in_milliseconds_and_times_in_seconds_stay_dates_and_times(tmp_path
     assert got.to_pydict() == {"day": days, "time": times, "days": [[day] for day in days]}
     part = prepare("SELECT arrow_cast(1, 'Date64') AS day", {"t": tmp_path / "t"}, tmp_path / "part")
     assert part.code == 1
-    assert 'column "day" of type Date64 has a value that is no whole day' in part.error
+    assert 'column "day" of type Date64 has a value that is not a whole day' in part.error
 
 
 def test_the_time_of_a_query_is_one_time(folder: Path, tmp_path: Path):

@@ -37,7 +37,7 @@ def test_bounds_of_row_groups(folder: Path):
 
 
 def test_bounds_of_pages(folder: Path):
-    """Of a writer that is trusted, so that the bounds of the row group keep it."""
+    """The writer is trusted, so that the bounds of the row group keep it."""
     values = pa.array([f"{letter}{i:03d}" for letter in "abc" for i in range(300)])
     pq.write_table(
         pa.table({"v": values}),

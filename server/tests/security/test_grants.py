@@ -133,7 +133,7 @@ def test_ungranted_datasets_are_indistinguishable_from_missing_ones(client: fl.F
         ):
             with refused("unauthorized", "not granted to trainer"):
                 call()
-    # What is granted and is not there: names of others are no hint.
+    # A granted dataset that does not exist: the error suggests no names of others.
     with pytest.raises(pa.ArrowException) as caught:
         client.get_flight_info(fl.FlightDescriptor.for_path("ghost-secret"), bearer(TRAINER))
     assert "no dataset" in str(caught.value)

@@ -171,7 +171,7 @@ def test_imputer_is_fill_null(client: fb.Client, frames: Frames, strategy: str, 
     filled = {"mean": np.mean, "median": np.median, "mode": lambda v: min(set(v), key=lambda e: (-v.count(e), e))}
     np.testing.assert_allclose(ours[gaps], filled[strategy](present), rtol=1e-6)
     if strategy == "median" and len(present) % 2 == 0:
-        # Of an even number of values Spark takes the lower of the two in the middle; we take their mean.
+        # For an even number of values, Spark takes the lower of the two in the middle; we take their mean.
         middle = sorted(present)[len(present) // 2 - 1 : len(present) // 2 + 1]
         assert middle[0] <= theirs[gaps][0] <= middle[1]
     elif column == "count" and strategy == "mean":

@@ -45,7 +45,7 @@ def write(path: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree in which every file holds its own name, and those that are no part of it hold no Parquet."""
+    """A tree in which every file holds its own name, and those that are not part of it hold no Parquet."""
     root = tmp_path_factory.mktemp("locations") / "tree"
     for name in FILES:
         write(root / name, name)

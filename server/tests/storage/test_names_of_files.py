@@ -16,7 +16,7 @@ import forebay as fb
 from harness.object_store import Store, s3_server
 from harness.serving import Serve, Server, raw_table, server_binary
 
-# Of Hive, Impala, Spark, Polars and pandas.
+# Names that Hive, Impala, Spark, Polars and pandas write.
 NAMES = ["000000_0", "b.parquet", "c.parq", "d.pq", "e.parquet.gzip", "f/000001_0.snappy", "ab-12_data.0"]
 OTHERS = {"README": b"text", "notes.txt": b"text", "old.parquet.bak": b"PAR1 PAR1 PAR1", "part-9": b"no data at all"}
 HIDDEN = {"_SUCCESS": b"", "_tmp/x.parquet": b"x", ".c.parq.crc": b"x", ".d.parquet": b"x", "g/_y.parquet": b"x"}

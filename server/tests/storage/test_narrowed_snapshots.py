@@ -416,7 +416,7 @@ def test_only_one_folder_of_a_bucket_is_read(tmp_path: Path, start: Callable[...
             assert len(read(client, stream_of(KEPT))) == 2 * FILES_OF_FOLDER
         requested = [seen.path.rsplit("/t/", 1)[1] for seen in list(backend.proxy.seen) if "/t/" in seen.path]
         assert {path.split("/")[0] for path in requested} == {"day=7"}
-        # Of each file its footer, its column to count the rows that pass, and its column to send them.
+        # For each file: its footer, its column to count the rows that pass, and its column to send them.
         assert len(requested) <= 3 * FILES_OF_FOLDER
     finally:
         backend.close()

@@ -137,7 +137,7 @@ NOT_FILES = [
     "t/notes.txt",
     "t2/a.parquet",
 ]
-# Of files without an ending, the bytes decide.
+# For files without an ending, the bytes decide.
 ALL = sorted([*FILES, "t/plain"])
 URLS: dict[str, tuple[str, list[str]]] = {
     "prefix": ("t", ALL),

@@ -308,7 +308,7 @@ def test_streams_and_plans_in_use_work_without_the_store(shared: Shared, failure
 
 @pytest.mark.parametrize("passing", ["500", "503", "reset", "cut"])
 def test_passing_faults_of_the_store_are_not_seen(shared: Shared, passing: str):
-    """Also of writes: the proxy passes each on to the store, whose answer is lost."""
+    """Also for writes: the proxy passes each on to the store, whose answer is lost."""
     faults = {"500": error(500, "InternalError"), "503": error(503, "SlowDown"), "reset": cut(-1), "cut": cut(10)}
     server = shared.serve()
     shared.proxy.on(faults[passing], shared.prefix, times=2, ranged=False)

@@ -36,7 +36,7 @@ from harness.epochs import Data, every_byte
 from harness.metrics import scrape
 from harness.serving import info, plan_of
 
-# Of all rows, of some row groups, and of no more than a few chunks.
+# Room for all rows, for some row groups, and for no more than a few chunks.
 SIZES = ("64MiB", "600kB", "90kB")
 REQUESTS = 24
 ROWS = 31_693
@@ -285,10 +285,10 @@ def test_explain_says_what_an_epoch_needs_and_why_rows_are_not_cached(folders: d
         found = client.explain("chunks", plan)
         assert found.cache is not None
         assert found.cache.cached_bytes == found.cache.needed_bytes
-        assert "419.2 kB keep an epoch, 419.2 kB of them are cached; the cache has 8.4 MB" in str(found)
+        assert "an epoch takes 419.2 kB, of which 419.2 kB are cached; the limit is 8.4 MB" in str(found)
         declined = client.explain("chunks", lists)
         assert declined.cache is not None
         assert declined.cache.reason == 'rows of output "list" differ in size'
         assert 'rows are not cached: rows of output "list" differ in size' in str(declined)
     with fb.connect(start(folders).url) as client:
-        assert "off; 419.2 kB would keep an epoch (--cache-bytes)" in str(client.explain("chunks", plan))
+        assert "off; an epoch would take 419.2 kB (--cache-bytes)" in str(client.explain("chunks", plan))

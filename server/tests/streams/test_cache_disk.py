@@ -38,7 +38,7 @@ from harness.serving import info, plan_of, stored
 pytestmark = pytest.mark.long
 
 REQUESTS = 12
-# Of no row group with several chunks, and of all.
+# Room for no row group with several chunks, and for all.
 SMALL, LARGE = "90kB", "64MiB"
 
 

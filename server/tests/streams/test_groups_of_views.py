@@ -1,4 +1,4 @@
-"""Groups of rows in no order: a view sorts them once, spilling, and then each group reads only its row groups."""
+"""Groups of unsorted rows: a view sorts them once, spilling, and then each group reads only its row groups."""
 
 from __future__ import annotations
 

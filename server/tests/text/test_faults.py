@@ -63,7 +63,7 @@ def faulty(small: Daemon, files: dict[str, Path]) -> Iterator[fb.Client]:
 
 
 def test_a_document_beyond_the_memory_is_refused_with_its_row(faulty: fb.Client):
-    with pytest.raises(fb.ForebayError, match="row 7: 100000000 bytes of text: tokenizing it needs") as failed:
+    with pytest.raises(fb.ForebayError, match="row 7: tokenizing 100000000 bytes of text needs") as failed:
         read(faulty, "huge", TEXT.tokenize("gpt2"))
     assert failed.value.reason == "LIMIT"
     assert 'a.parquet", row group 0' in str(failed.value)
@@ -107,7 +107,7 @@ def changed(files: dict[str, Path], change: Any, name: str = "bert") -> str:
 
 
 def damaged(files: dict[str, Path]) -> list[tuple[str, str]]:
-    """Contents that are no tokenizers, each with words of its error."""
+    """Contents that are not tokenizers, each with words of its error."""
     whole = files["bert"].read_text()
     return [
         (whole[: len(whole) // 2], "not a tokenizer.json"),

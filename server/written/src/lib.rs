@@ -54,7 +54,7 @@ pub fn exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError>
     if has_milliseconds && cast(&converted, column.data_type())?.as_ref() != column.as_ref() {
         let name = field.name();
         let reason =
-            format!("column \"{name}\" of type Date64 has a value that is no whole day: cast it to a timestamp");
+            format!("column \"{name}\" of type Date64 has a value that is not a whole day: cast it to a timestamp");
         return Err(ArrowError::CastError(reason));
     }
     Ok(converted)
@@ -116,7 +116,7 @@ mod tests {
         let times = as_written(&(Arc::new(Time32SecondArray::from(vec![1, 86_399])) as _)).unwrap();
         assert_eq!(times.as_primitive::<Time32MillisecondType>().values(), &[1000, 86_399_000]);
         let error = as_written(&(Arc::new(Date64Array::from(vec![DAY + 1])) as _)).unwrap_err().to_string();
-        assert!(error.contains("column \"c\" of type Date64 has a value that is no whole day"), "{error}");
+        assert!(error.contains("column \"c\" of type Date64 has a value that is not a whole day"), "{error}");
     }
 
     #[test]

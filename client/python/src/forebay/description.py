@@ -127,7 +127,7 @@ class ColumnDescription:
 
 @dataclass(frozen=True)
 class LeftOutFiles:
-    """Files of the dataset's folder that are no part of it, for one reason."""
+    """Files of the dataset's folder that are not part of it, for one reason."""
 
     reason: str
     count: int

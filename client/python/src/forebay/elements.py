@@ -96,7 +96,7 @@ class Position:
         self.progress = replace(self.progress, is_finished=True, is_over=True, at=time.perf_counter())
 
     def cursor(self, steps: int | None) -> Cursor:
-        """Return the position after `steps` batches, of those taken; None: after all of them."""
+        """Return the position after `steps` of the batches taken; None: after all of them."""
         progress = self.progress
         header, behind = progress.header, 0 if steps is None else progress.taken - steps
         if steps is None and progress.is_over:

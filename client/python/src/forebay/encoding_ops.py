@@ -29,7 +29,7 @@ class CountEncode(Op):
 
 @dataclass(frozen=True)
 class FittedRows:
-    """The rows that a fit read: of a snapshot, those that pass a filter and are in a sample."""
+    """The rows that a fit read: those of a snapshot that pass a filter and are in a sample."""
 
     snapshot: str
     filter: str = ""

@@ -60,9 +60,9 @@ class CacheExplain:
     limit_bytes: int
     """The size of the cache; 0 if the server has none."""
     needed_bytes: int
-    """Bytes that keep all of the epoch."""
+    """Bytes that the whole epoch takes."""
     cached_bytes: int
-    """Bytes that the cache has of it now."""
+    """Bytes of it that are cached now."""
     reason: str
     """Why nothing of this plan is ever cached; empty if it may be."""
     pages: bool = False
@@ -72,10 +72,10 @@ class CacheExplain:
         if self.reason:
             return f"rows are not cached: {self.reason}"
         if not self.limit_bytes:
-            return f"off; {size(self.needed_bytes)} would keep an epoch (--cache-bytes)"
-        kept, cached = size(self.needed_bytes), size(self.cached_bytes)
+            return f"off; an epoch would take {size(self.needed_bytes)} (--cache-bytes)"
+        needed, cached = size(self.needed_bytes), size(self.cached_bytes)
         what = " of decompressed pages" if self.pages else ""
-        return f"{kept}{what} keep an epoch, {cached} of them are cached; the cache has {size(self.limit_bytes)}"
+        return f"an epoch takes {needed}{what}, of which {cached} are cached; the limit is {size(self.limit_bytes)}"
 
 
 @dataclass(frozen=True)

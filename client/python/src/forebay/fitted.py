@@ -71,7 +71,7 @@ class FittedPlan:
         """The number of indices per output and column, in the order of the output's columns.
 
         ``torch.nn.Embedding(n, width)`` for ``n in fitted.cardinalities["cats"].values()`` has a row for every index,
-        including 0 and the buckets of unknown values. Outputs that are no indices are absent. A column that is crossed
+        including 0 and the buckets of unknown values. Outputs that are not indices are absent. A column that is crossed
         with others is named ``"a x b"``; one that occurs again, ``"a.hash_bucket"`` after its op.
         """
         return learned.cardinalities(self.plan)

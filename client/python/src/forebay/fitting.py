@@ -164,8 +164,8 @@ class Fitting(Looking):
             kind = schema.field(column).type if column in schema.names else None
             if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
                 warnings.warn(
-                    f"the split by {column!r} ({kind}) draws each time at random, so validation rows lie between "
-                    "training rows and teach the future: to validate on the last rows, divide them at a time, "
+                    f"the split by {column!r} ({kind}) draws each time at random, so validation rows are between "
+                    "training rows, and training sees the future: to validate on the last rows, divide them at a time, "
                     f'plan.split(by_time="{column}", train_until="2025-10-01")',
                     stacklevel=4,
                 )

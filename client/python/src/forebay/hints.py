@@ -22,7 +22,7 @@ ALERT_SECONDS = 0.5
 
 _TLS = ("grpc+tls", "grpcs", "https")
 _PLAIN = ("grpc", "grpc+tcp", "http")
-# OpenSSL's reasons for bytes that are no TLS record.
+# OpenSSL's reasons for bytes that are not a TLS record.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "BAD_RECORD_TYPE")
 # OpenSSL's codes of failed verifications (x509_vfy.h).
 _NOT_YET_VALID, _EXPIRED = 9, 10

@@ -90,7 +90,7 @@ class Mixture:
 def mix(sources: Mapping[str, float | Mapping[str, Any]] | Sequence[MixtureSource | Mapping[str, Any]]) -> Mixture:
     """Mix datasets: ``mix({"a": 0.7, "b": 0.3})`` has 70 % of its rows from a, and 30 % from b.
 
-    Of the first n rows of an epoch, of all ranks together, each source has its share to within a row, for every n.
+    For every n, each source has its share of the first n rows of an epoch to within a row, over all ranks together.
     Each source has a separate order. An epoch ends when the first source has no rows left; with ``repeat``, a
     source begins again instead.
 

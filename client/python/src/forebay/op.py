@@ -123,7 +123,7 @@ def present(**fields: float | None) -> Json:
 
 
 def shortened(value: object) -> str:
-    """Return a value's text, of a long list only the first items."""
+    """Return a value's text; for a long list, only that of the first items."""
     if isinstance(value, dict):
         return ", ".join(shortened(one) for one in cast(Json, value).values())
     if isinstance(value, list):

@@ -69,7 +69,7 @@ def _facts(plan: Fields, name: str, fact: str) -> dict[str, str]:
 
 
 def _derive(value: object) -> dict[str, str]:
-    """Return the expressions by name: of a mapping, or of the list that the server writes."""
+    """Return the expressions by name, from a mapping or from the list that the server writes."""
     if isinstance(value, Mapping):
         entries = cast(Mapping[str, object], value).items()
         return {name: _text(f"derive[{name!r}]", expression) for name, expression in entries}

@@ -50,7 +50,7 @@ class Replay:
         self.rows = rows
         """The source of each row, in the batch's order: file, row_group (index in the file), row (index in the row
         group, before filtering), row_id (index in the snapshot in file order, as added by with_row_ids), padding
-        (whether it repeats another row); of a mixture also dataset and source (index of the source)."""
+        (whether it repeats another row); for a mixture also dataset and source (index of the source)."""
         self.ticket = ticket
         """Ticket of a DoGet that returns the batch."""
         self.snapshot = snapshot

@@ -40,7 +40,7 @@ class Span(NamedTuple):
         return torch.empty(self.lead + self.end - self.start, dtype=torch.uint8, device=device)
 
     def over(self, space: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
-        """Return the tensors over such memory. They are no views of one tensor: autograd tracks each by itself."""
+        """Return the tensors over such memory. They are not views of one tensor: autograd tracks each by itself."""
         storage, before = space.untyped_storage(), self.start - self.lead
         found: list[tuple[int, torch.Tensor]] = []
         for place, tensor in self.tensors:

@@ -73,7 +73,7 @@ def moment(name: str, given: Moment) -> datetime | int:
             ) from None
     if isinstance(given, np.datetime64):
         exact = given.astype("datetime64[us]")
-        # Of years beyond 9999, `item` is a number.
+        # For years beyond 9999, `item` returns a number.
         found: object = exact.item()
         if exact != given or not isinstance(found, datetime):
             raise ValueError(f"split: {name} must be a time in whole microseconds, up to year 9999, not {given!r}")

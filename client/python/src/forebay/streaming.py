@@ -44,8 +44,8 @@ class Streaming(Fitting):
     ) -> None:
         super().__init__(urls, connection, retry_seconds=retry_seconds, credentials=credentials)
         self.ring_slots = SLOTS
-        """Batches that a stream from a server on this machine has in shared memory at once. A loop that keeps more of
-        them than this, less two, receives copies."""
+        """Batches that a stream from a server on this machine has in shared memory at once. A loop that keeps
+        batches in all but two of them receives further ones as copies."""
 
     def stream(
         self,

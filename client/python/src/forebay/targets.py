@@ -1,4 +1,4 @@
-"""Checks of what a client is to reach: servers, a dataset and a plan."""
+"""Checks of the targets of a client: servers, a dataset and a plan."""
 
 from __future__ import annotations
 

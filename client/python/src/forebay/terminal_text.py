@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 # Columns of a terminal if its size is unknown.
 WIDTH = 120
-# A tree that is no wider is one line.
+# A tree of at most this width is one line.
 LINE_WIDTH = 88
 NAMES_SHOWN = 8
 PARTS_SHOWN = 8
@@ -74,7 +74,7 @@ def value_text(value: object) -> str:
 
 
 def elided(items: Sequence[str], shown: int) -> list[str]:
-    """Return the items, of many only the first ones and the last, with the number of those left out."""
+    """Return the items; if there are many, only the first ones and the last, with the number of those left out."""
     if len(items) <= shown:
         return list(items)
     return [*items[: shown - 2], f"… {len(items) - shown + 1:,} more", items[-1]]

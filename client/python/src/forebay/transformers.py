@@ -128,7 +128,7 @@ class FlightTrainer(Trainer):
             self.args.per_device_eval_batch_size = before
 
     def _resume(self, data: FlightDataset, file: Path) -> int:
-        """Load a checkpoint's position; return how many batches of its epoch the Trainer is to skip."""
+        """Load a checkpoint's position; return how many batches of its epoch the Trainer must skip."""
         if not file.is_file():
             raise FileNotFoundError(f"{file} is missing: the checkpoint was not saved by a FlightTrainer of a stream")
         cursor = Cursor.of(file.read_text())

@@ -53,7 +53,7 @@ pub(super) fn find(folder: &Path) -> Result<Vec<ServedDataset>, Failure> {
     }
     let mut datasets = Vec::new();
     for path in entries(&root).map_err(unreadable)?.into_iter().filter(|path| path.is_dir()) {
-        // A folder that cannot be read is no dataset.
+        // A folder that cannot be read is not a dataset.
         let kind = kind_of(&path).unwrap_or(FolderKind::Other);
         if kind != FolderKind::Other || has_data(&path) {
             datasets.push(ServedDataset::new(path.file_name().unwrap_or_default(), kind.scheme(), &path)?);

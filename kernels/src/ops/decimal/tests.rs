@@ -131,10 +131,10 @@ fn rejects_invalid_lists_naming_the_value() {
     let list = || [vocab(&["1"], 0)];
     let message = compile_error(&list(), Int64Array::from(vec![1]));
     assert!(
-        message.ends_with("its values is a list of decimals, but the column holds whole numbers here"),
+        message.ends_with("its parameter values is a list of decimals, but its input is whole numbers"),
         "{message}"
     );
-    assert!(compile_error(&list(), Float64Array::from(vec![1.0])).contains("holds floating-point numbers here"));
+    assert!(compile_error(&list(), Float64Array::from(vec![1.0])).ends_with("its input is floating-point numbers"));
     let computed = [Op::Abs, vocab(&["1"], 0)];
     assert!(compile_error(&computed, column()).contains("a list of decimals"));
     let empty = [vocab(&[], 1)];

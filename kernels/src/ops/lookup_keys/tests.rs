@@ -152,6 +152,6 @@ fn nulls_find_no_key_and_computed_values_are_integers() {
     let map = [Op::MapId { ids: vec![1], values: vec![2], default: None }];
     for unit in [TimeUnit::Second, TimeUnit::Nanosecond] {
         let column = cast(&Int64Array::from(vec![1]), &DataType::Timestamp(unit, None)).unwrap();
-        assert!(compile_error(&map, column).contains("its ids are whole numbers, but the column holds Timestamp"));
+        assert!(compile_error(&map, column).contains("its ids are whole numbers, but its input is of type Timestamp"));
     }
 }

@@ -26,7 +26,7 @@ use parquet::{
 
 use super::chunk::StoredChunk;
 
-/// Bytes before the chunk: an offset of 0 is none.
+/// Bytes before the chunk: an offset of 0 means that there is none.
 const START: usize = 4;
 
 /// Rows that the library decodes at once.

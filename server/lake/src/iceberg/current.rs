@@ -107,7 +107,7 @@ fn is_metadata(name: &str) -> bool {
     name.ends_with(ENDING) || COMPRESSED_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The number of a metadata file: of `v3.metadata.json` and `00003-<uuid>.metadata.json`, 3.
+/// The number of a metadata file: 3 for `v3.metadata.json` and `00003-<uuid>.metadata.json`.
 fn number(name: &str) -> Option<u64> {
     if !is_metadata(name) {
         return None;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(found(&files, "t").await, Ok(files[1].0.to_owned()));
         files[3].1 = "v3.gz";
         assert_eq!(found(&files, "t").await.unwrap(), files[1].0);
-        // Empty, of a version that is gone, and of a file that is.
+        // Hints that are empty, or that name a missing version or file.
         for hint in ["", " \n", "4", "00009-x.metadata.json"] {
             files[3].1 = hint;
             assert_eq!(found(&files, "t").await.unwrap(), files[2].0, "{hint}");

@@ -38,9 +38,9 @@ pub(super) struct ManifestEntry {
     pub spec_id: i32,
     /// In the order of the fields of the spec.
     pub partition: Vec<PartitionValue>,
-    /// Of a deletion vector, the data file.
+    /// The data file of a deletion vector.
     pub data_file: Option<String>,
-    /// Of a deletion vector, its first byte and its length in the file.
+    /// The first byte of a deletion vector in the file, and its length.
     pub blob: Option<(u64, u64)>,
     /// Whether reading it needs a key.
     pub is_encrypted: bool,

@@ -23,7 +23,7 @@ pub(super) struct IdentityPartitions {
 struct SpecPlaces {
     /// Fields of the record.
     width: usize,
-    /// Of each column of [`IdentityPartitions::names`], its field.
+    /// The field of each column of [`IdentityPartitions::names`].
     places: Vec<usize>,
     /// Other columns that files of the spec are partitioned by.
     others: Vec<OtherColumn>,
@@ -97,7 +97,9 @@ impl IdentityPartitions {
         let values = spec.places.iter().zip(&self.types).zip(&self.names).map(|((place, data_type), name)| {
             let value = entry.partition.get(*place).ok_or_else(|| corrupt("lacks a partition value"))?;
             let text = value.text(data_type);
-            text.map_err(|()| corrupt(&format!("has a partition value of column \"{name}\" that is no {data_type}")))
+            text.map_err(|()| {
+                corrupt(&format!("has a partition value of column \"{name}\" that is not of type {data_type}"))
+            })
         });
         values.collect()
     }

@@ -47,7 +47,7 @@ pub(super) enum PartitionValue {
     Instant(i64, i64),
     /// A decimal without its scale.
     Unscaled(i128),
-    /// Of a type whose values are read from the files instead.
+    /// A value of a type whose values are read from the files instead.
     Other,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn of(catalog: Catalog, cpu: CpuPool, memory_bytes: usize, folder: &P
         budget,
         cache: RowCache::new(0),
         state,
-        // Of streams, which there are none of.
+        // Limits of streams, of which there are none.
         limits: Limits { batch_bytes_max: 0, pause_max: Duration::ZERO, idle_max: Duration::ZERO, groups_max: 0 },
         device: Device::Cpu,
         udfs: Udfs::new(Vec::new(), Duration::ZERO, cpu.clone()),

@@ -118,7 +118,7 @@ impl CacheDirectory {
                         self.remove(&plan, place, &replaced);
                     }
                 } else if is_of(TEMPORARY) {
-                    // Of a server that ended while it wrote.
+                    // Left by a server that ended while it wrote.
                     let _ = fs::remove_file(&path);
                 } else if is_of(ROWS) && parsed.is_none() {
                     metrics::cache_disk_damaged();

@@ -162,7 +162,7 @@ async fn with_footers(
     opened.buffered(FOOTERS_IN_FLIGHT).try_collect().await
 }
 
-/// Of each object, the file of an earlier snapshot that is still the same.
+/// The file of an earlier snapshot that is still the same, for each object.
 fn known_files(objects: &[ObjectMeta], earlier: &[Arc<Snapshot>]) -> Vec<Option<Arc<File>>> {
     let mut known = vec![None; objects.len()];
     let places = objects.iter().enumerate().map(|(place, object)| (&object.location, place));

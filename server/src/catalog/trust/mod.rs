@@ -40,9 +40,9 @@ pub(super) fn keep_trusted(metadata: ParquetMetaData) -> Result<ParquetMetaData,
 /// The verdicts on the statistics of a column, in all row groups.
 struct Column {
     values: ValueOrder,
-    /// Of bounds in the fields `min_value` and `max_value`.
+    /// The verdict on bounds in the fields `min_value` and `max_value`.
     bounds: Verdict,
-    /// Of bounds in the deprecated fields `min` and `max`.
+    /// The verdict on bounds in the deprecated fields `min` and `max`.
     old_bounds: Verdict,
     null_counts: Verdict,
 }
@@ -149,7 +149,7 @@ fn part_of(known: &Statistics, has_bounds: bool, null_count: Option<u64>) -> Sta
 // === impl Dictionaries ===
 
 impl Dictionaries {
-    /// Of the Arrow schema that the writer embedded.
+    /// The dictionaries of the Arrow schema that the writer embedded.
     fn of(file: &FileMetaData) -> Self {
         let pairs = file.key_value_metadata();
         if !pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY)) {

@@ -120,7 +120,7 @@ pub(super) const BOUNDS: [Line; 17] = {
         // pola-rs/polars, polars-parquet/src/parquet/write/statistics.rs: pages' bounds of bytes are merged as bytes, but
         // those of unsigned integers as signed ones, and of decimals as bytes (pola-rs/polars#29347).
         Line { writer: Some("polars"), kinds: &[Bytes], verdict: Trusted, ..EVERY },
-        // Of other writers nothing is known.
+        // Nothing is known about other writers.
         EVERY,
     ]
 };

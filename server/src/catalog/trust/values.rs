@@ -38,7 +38,7 @@ pub(super) enum ValueOrder {
 pub(super) enum ValueKind {
     Signed,
     Unsigned,
-    /// Of any or of fixed length.
+    /// Bytes of any or of a fixed length.
     Bytes,
     IntegerDecimal,
     FixedDecimal,

@@ -21,7 +21,7 @@ use crate::engine::{
 pub struct Merge {
     shape: PartialShape,
     summaries: Vec<MomentsAccumulator>,
-    /// Of each column whose quantiles are needed; `None` until its total arrives, which precedes its values.
+    /// The values of each column whose quantiles are needed; `None` until its total arrives, which precedes its values.
     quantiles: Vec<Option<SortedValues>>,
     /// `None` if a plan cannot hold the values.
     counts: Vec<Option<TopValues>>,

@@ -50,7 +50,7 @@ pub enum ProfileValue {
 // === impl ProfileKind ===
 
 impl ProfileKind {
-    /// Returns the kind of a type; of a dictionary, that of its values.
+    /// Returns the kind of a type; for a dictionary, that of its values.
     pub fn of(data_type: &DataType) -> Self {
         use DataType as T;
         match data_type {

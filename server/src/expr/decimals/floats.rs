@@ -68,7 +68,7 @@ fn nearest(decimals: &ArrayRef, to: &DataType) -> Result<ArrayRef, DataFusionErr
     let floats: Option<ArrayRef> = match to {
         DataType::Float64 => float64_of_decimals(decimals).map(|floats| Arc::new(floats) as _),
         DataType::Float32 => float32_of_decimals(decimals).map(|floats| Arc::new(floats) as _),
-        // Half a float has too few digits for two roundings to differ often; casts to it are no SQL type.
+        // Half a float has too few digits for two roundings to differ often; SQL has no such type.
         _ => float32_of_decimals(decimals).map(|floats| cast(&floats, to)).transpose()?,
     };
     floats.map_or_else(|| plan_err!("expected decimals, not {}", decimals.data_type()), Ok)

@@ -12,7 +12,7 @@ use super::instant;
 /// Longer than the gap of any zone but those that skipped a day, whose clocks have no time to shift from.
 const GAP_HOURS_MAX: i64 = 26;
 
-/// The instant of a local time. Of two, the one with the offset, if one has it.
+/// The instant of a local time. If there are two, the one with the offset, if one has it.
 pub(super) fn resolve(local: NaiveDateTime, zone: Tz, offset: Option<FixedOffset>) -> Option<DateTime<Tz>> {
     match zone.from_local_datetime(&local) {
         LocalResult::Single(instant) => Some(instant),

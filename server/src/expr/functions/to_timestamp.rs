@@ -1,7 +1,7 @@
 //! `to_timestamp` and its variants: instants, which are timestamps in UTC, of texts and of numbers since 1970.
 //!
 //! DataFusion's versions return local times, which a comparison with a zoned column would shift; they saturate floats
-//! that are no instant, and fail for texts after 2262.
+//! that are not instants, and fail for texts after 2262.
 
 use std::sync::Arc;
 

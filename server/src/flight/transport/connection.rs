@@ -188,7 +188,7 @@ async fn serve_connection<S, Answered>(
             connection.await
         }
         () = first_call.is_missing(settings.first_call) => {
-            // A client that connects early and calls later is to open another connection.
+            // A client that connects early and calls later has to open another connection.
             connection.as_mut().graceful_shutdown();
             let Ok(ended) = time::timeout(REJECTED_TIME, connection).await else {
                 tracing::debug!("connection closed: no authenticated call");

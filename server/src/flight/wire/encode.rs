@@ -25,7 +25,7 @@ const PREFIX_BYTES: usize = 8;
 /// Encodes the batches of one stream. They share a schema and dictionaries.
 pub struct Encoder {
     stream: StreamEncoder,
-    /// Whether the first message of `stream`, the schema, is still to be skipped.
+    /// Whether the first message of `stream`, the schema, must still be skipped.
     is_new: bool,
     headers: Encoding,
 }

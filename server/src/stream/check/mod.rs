@@ -89,7 +89,7 @@ fn of_run(
     })
 }
 
-/// The columns of a batch. Of a plan that packs, those of its sequences.
+/// The columns of a batch; for a plan that packs, those of its sequences.
 fn outputs(run: &DryRun, null_columns: Vec<Vec<String>>) -> Result<Vec<v1::CheckedOutput>, StreamError> {
     let packed = packed_program(run)?;
     let schema = packed.as_ref().map_or_else(|| run.program.schema(), Program::schema);

@@ -67,7 +67,7 @@ impl Descriptions {
     ) -> Result<v1::Description, StreamError> {
         let dataset = self.environment.catalog.dataset(&request.dataset)?;
         let snapshot = dataset.present().await?;
-        // Of the listing, not of the snapshot by which descriptions are kept.
+        // From the listing, not from the snapshot by which descriptions are kept.
         let left_out = dataset.left_out();
         let described = DescribedColumns::check(&self.environment, snapshot, request).await.map_err(in_request)?;
         let (key, descriptions) = (described.key(), self.clone());

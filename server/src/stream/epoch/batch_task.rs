@@ -224,7 +224,7 @@ impl ReadyBatches {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the stream is to be paused.
+    /// Waits until the stream should be paused.
     async fn is_left(&self, limits: &Limits) -> PauseReason {
         tokio::select! {
             () = self.revocable.recalled() => PauseReason::Shortage,

@@ -22,7 +22,7 @@ struct SourceReads<'a> {
     reads: PieceReads<'a>,
     /// The first repetition; none in file order.
     repetition: Option<Repetition>,
-    /// Its order, or file order.
+    /// The order of the repetition, or file order.
     sequence: Sequence,
     index: usize,
 }

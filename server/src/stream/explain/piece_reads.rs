@@ -34,7 +34,7 @@ pub(super) struct KnownPages {
 pub(super) struct PieceReads<'a> {
     prepared: &'a Prepared,
     source: usize,
-    /// Of each row group as a whole.
+    /// Bytes to read of each row group as a whole.
     whole: Vec<u64>,
     pages: &'a KnownPages,
 }

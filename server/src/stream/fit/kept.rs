@@ -14,7 +14,7 @@ use crate::{
 /// Fits to keep; those that were used longest ago are removed.
 const KEPT_MAX: usize = 4096;
 
-/// The version of what fits learn: raised when the same plan and rows teach something else.
+/// The version of what fits learn: raised whenever a fit of the same plan and rows would learn something else.
 const LEARNING_VERSION: u8 = 3;
 
 /// What the result of a fit depends on, as an id of the state directory: the snapshot, the canonical plan, which names

@@ -63,7 +63,7 @@ pub(crate) trait Compiler: Send + Sync + 'static {
     type Compiled: Send + Sync + 'static;
     /// What is stored with the plan, read before it is compiled.
     type Stored: Send + 'static;
-    /// The compiled plan, and what is to be stored with it.
+    /// The compiled plan, and what will be stored with it.
     type Draft: Send + 'static;
 
     fn key(&self, plan_id: &str) -> Self::Key;
@@ -85,7 +85,7 @@ pub(crate) trait Compiler: Send + Sync + 'static {
         stored: Self::Stored,
     ) -> Result<Self::Draft, StreamError>;
 
-    /// Stores what is to be stored.
+    /// Stores what the draft has for the state, and returns the compiled plan.
     fn store(&self, environment: &Environment, draft: Self::Draft) -> impl Future<Output = Self::Compiled> + Send;
 }
 

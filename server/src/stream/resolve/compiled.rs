@@ -144,7 +144,7 @@ impl Compiled {
             Some((packed, program)) => (Arc::new(program), Some(Arc::new(packed))),
         };
         let executable = environment.device.load(&program, &plan_id);
-        // Tickets are to carry its id.
+        // Tickets must carry its id.
         let is_large = is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX;
         let to_store = (is_large && !is_stored).then(|| PlanToStore {
             plan: PlanStore::encode(&plan),

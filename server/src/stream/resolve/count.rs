@@ -55,7 +55,7 @@ impl RowCounts {
     /// Passing rows of each row group.
     ///
     /// Without a filter the footers have the counts, and those of a sample need only the numbers of the rows; with a
-    /// filter, its columns are read, of the row groups that statistics do not rule out.
+    /// filter, its columns are read from the row groups that statistics do not rule out.
     pub(crate) async fn passing(
         &self,
         environment: &Environment,

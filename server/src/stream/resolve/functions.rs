@@ -191,7 +191,7 @@ fn check_text(column: &str, schema: &Schema, path: &str) -> Result<(), PlanError
         | DataType::Struct(_)
         | DataType::Map(..)
         | DataType::Union(..) => {
-            "lists and structs are no text: store the text in a separate column, such as a chat that its template has \
+            "lists and structs are not text: store the text in a separate column, such as a chat that its template has \
              rendered, or derive one from a field of a struct with get_field(column, 'name')"
         }
         _ => "derive a column of text from it with CAST(column AS VARCHAR)",

@@ -29,10 +29,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) request: Request,
-    /// Of a mixture, that of one of its sources, as is the plan.
+    /// The snapshot; for a mixture, that of one of its sources, as is the plan.
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) compiled: Arc<Compiled>,
-    /// Of a mixture, its positions in place of rows.
+    /// The epoch; for a mixture, of its positions instead of rows.
     pub(crate) epoch: Epoch,
     /// The sources; none: the rows are of one dataset.
     pub(crate) mixture: Option<Arc<PreparedMixture>>,

@@ -79,7 +79,11 @@ impl SkippedImages {
             }
             let found = search(environment, snapshot, compiled, &names).await?;
             metrics::image_errors("skip", found.skipped.len() as u64);
-            tracing::info!(dataset = snapshot.dataset(), rows = found.skipped.len(), "rows skipped: no whole image");
+            tracing::info!(
+                dataset = snapshot.dataset(),
+                rows = found.skipped.len(),
+                "skipping rows whose images cannot be decoded"
+            );
             store(&environment.state, &key, &found).await;
             Ok(Arc::new(found))
         };

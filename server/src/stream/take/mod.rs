@@ -33,7 +33,7 @@ use targets::Targets;
 /// Rows of a dataset under a plan, ready to be read.
 #[derive(Clone, Debug)]
 pub struct PreparedTake {
-    /// Its epoch has the rows that the numbers count, in file order.
+    /// The epoch has the rows that the numbers count, in file order.
     prepared: Prepared,
     take: Arc<Take>,
 }
@@ -108,7 +108,7 @@ impl PreparedTake {
     }
 
     fn memory_bytes(&self, sequence: &Sequence) -> u64 {
-        /// Of a number in the request, and while its batch is read.
+        /// Bytes of a number in the request, and while its batch is read.
         const NUMBER_BYTES: u64 = 128;
         let numbers = self.row_count().saturating_mul(NUMBER_BYTES);
         let rows = memory::taken_bytes(&self.prepared, &self.row_groups(sequence), self.row_count());

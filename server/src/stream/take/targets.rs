@@ -38,11 +38,11 @@ pub(super) struct GroupTargets {
 /// One row.
 #[derive(Clone, Copy, Debug)]
 struct TargetRow {
-    /// Its number in the row group, among all rows or the passing ones.
+    /// Index in the row group, counted among all rows or only among those that pass the filter.
     row: u64,
-    /// Its row in the batch of the different rows.
+    /// Row in the batch of distinct rows.
     place: u32,
-    /// Its first place in the request.
+    /// First place in the request.
     index: usize,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Chosen {
 /// A row that does not pass the filter.
 #[derive(Debug, PartialEq)]
 pub(super) struct Dropped {
-    /// Its first place in the request.
+    /// First place in the request.
     pub index: usize,
-    /// Its number in the row group.
+    /// Index in the row group.
     pub row: u64,
 }
 

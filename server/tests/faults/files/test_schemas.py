@@ -191,7 +191,7 @@ def test_corrupt_embedded_arrow_schema(patient: Patient, name: str):
         assert {found for found, _ in ends.values()} == {"DATA_LOSS"}, ends
 
 
-# === Text that is none ===
+# === Invalid text ===
 
 
 def test_invalid_utf8_in_a_column_name(patient: Patient):

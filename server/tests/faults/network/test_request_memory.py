@@ -133,7 +133,7 @@ def test_connections_without_a_call_make_room_for_callers(start: Start, tmp_path
         assert not is_served()
         # An address has 14 of 16 places.
         assert "14 connections of 127.0.0.1 are open" in refusals[0]
-        # They answer pings, and health checks are no calls.
+        # They answer pings, and health checks are not calls.
         for peer in idle:
             peer.send(headers(1, "Watch", HEALTH) + http2.frame(Kind.DATA, 1, http2.message(b""), http2.END_STREAM))
         assert all(peer.is_closed() for peer in idle)

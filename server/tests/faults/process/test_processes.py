@@ -196,7 +196,7 @@ def test_full_state_directory_fails_the_fit_but_no_stream(start: Start, full: Pa
         assert code == "UNAVAILABLE", words
         assert str(full) in words
         assert "No space left on device" in words or "File too large" in words
-        # Half a file is none.
+        # No half-written file is left.
         assert not [name for name in state_files(full) if name.endswith(".tmp")]
         # A plan that fits in is kept.
         small = {"outputs": PLAN["outputs"][:1]}
@@ -311,7 +311,7 @@ def newer(state: Path) -> Callable[[], None]:
 
 
 def test_state_of_a_newer_version_is_not_read(start: Start, tmp_path: Path):
-    """Files of no known kind are left alone; a plan or a count with fields of no known meaning is none."""
+    """Files of unknown kinds are left alone; a plan or a count with unknown fields is ignored."""
     state = tmp_path / "state"
     first = start()
     with fl.connect(first.url) as client:

@@ -107,7 +107,7 @@ def test_streams_beyond_the_limit_are_rejected_with_a_retry_delay(start: Start, 
             with pytest.raises(grpc.RpcError):
                 next(call)
             assert dict(call.trailing_metadata())["grpc-retry-pushback-ms"] == "1000"
-        # What is no stream is answered.
+        # Calls that are not streams are answered.
         client.get_flight_info(ask())
     assert poll(lambda: metric(daemon, "forebay_streams_active") == 0)
     with fl.connect(daemon.url) as client:

@@ -309,7 +309,7 @@ def test_dataset_opens_despite_transient_faults(
     for n in range(FILES):
         store.delete(f"{name}/{n}.parquet")
     put_files(store, name)
-    # The old footers are not to be remembered.
+    # The old footers must not be remembered.
     extra = io.BytesIO()
     pq.write_table(pa.table({column: values[:0] for column, values in columns().items()}), extra)
     store.put(f"{name}/{time.monotonic_ns():020}.parquet", extra.getvalue())

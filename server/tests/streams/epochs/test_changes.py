@@ -82,7 +82,7 @@ def test_changed_file_ends_a_shuffled_stream(long_folder: Path, serve: Serve, ch
         for step, batch in enumerate(seen):
             assert row_ids(batch) == batch["id"].to_pylist() == want[step], f"step {step}"
             assert set(batch["version"].to_pylist()) == {0}, f"step {step}"
-        # The ticket stays an address of what is no more.
+        # The ticket still names the snapshot that no longer exists.
         with pytest.raises(fl.FlightError, match="snapshot changed"):
             connected.do_get(found.endpoints[0].ticket).read_all()
     assert running.alive

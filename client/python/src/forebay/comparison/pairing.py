@@ -287,7 +287,7 @@ def _partitions(batch: pa.RecordBatch, keys: list[str], count: int) -> Rows:
 
 
 def _hash(value: object) -> int:
-    """Return the hash of a key that is no integer; a decimal's is that of an equal integer."""
+    """Return the hash of a key that is not an integer; a decimal's is that of an equal integer."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return (int(value) * int(MIX) & UINT64_MAX) >> 32
     return 0 if value is None else zlib.crc32(repr(value).encode())

@@ -134,7 +134,7 @@ def _largest(values: npt.NDArray[np.float64]) -> float:
 
 
 def _equal_values(plan: pa.Array[Any], shards: pa.Array[Any]) -> Mask:
-    """Whether values that are no numbers are equal; nulls equal each other."""
+    """Whether values that are not numbers are equal; nulls equal each other."""
     left, right = _instants(_plain(plan), _plain(shards))
     kind, other = cast(Any, left).type, cast(Any, right).type
     if kind != other:

@@ -17,7 +17,7 @@ const T0: i64 = 1_775_340_000;
 
 /// Seconds since 1970 of the values of a timestamp.
 fn seconds(values: &ArrayRef) -> Vec<Option<i64>> {
-    let DataType::Timestamp(_, zone) = values.data_type() else { panic!("{} is no timestamp", values.data_type()) };
+    let DataType::Timestamp(_, zone) = values.data_type() else { panic!("{} is not a timestamp", values.data_type()) };
     let values = cast(values, &DataType::Timestamp(TimeUnit::Second, zone.clone())).unwrap();
     cast(&values, &DataType::Int64).unwrap().as_primitive::<Int64Type>().iter().collect()
 }

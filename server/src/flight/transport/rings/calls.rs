@@ -73,7 +73,7 @@ struct RingCall {
 
 /// Why a call ends before its last message.
 enum Cut {
-    /// The client is to be sent this status.
+    /// The client is sent this status.
     Refused(Status),
     /// The client cannot be reached.
     Unreachable,

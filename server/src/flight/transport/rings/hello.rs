@@ -41,7 +41,7 @@ pub(super) struct Hello {
     pub ticket: Ticket,
     /// Slots that the client requests.
     pub slots: u32,
-    /// Of the hello, and of the responses.
+    /// Encoding of the hello and of the responses.
     pub encoding: Encoding,
 }
 

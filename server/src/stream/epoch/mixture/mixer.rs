@@ -38,7 +38,7 @@ struct Feed {
     window: Option<RecordBatch>,
     /// The row of it to take next.
     next: usize,
-    /// Its index among the windows of the rows that are being collected.
+    /// The index of the window among those of the rows that are being collected.
     place: Option<usize>,
 }
 

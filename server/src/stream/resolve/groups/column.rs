@@ -27,7 +27,7 @@ const KEY_BYTES_MAX: usize = 1024;
 pub(crate) struct GroupColumn {
     pub name: String,
     pub buckets: Option<NonZeroU64>,
-    /// The type of the values; of a dictionary, that of its values.
+    /// The type of the values; for a dictionary, that of its values.
     data_type: DataType,
     pub(super) kind: ProfileKind,
     /// What decides the values, other than the snapshot; empty for a stored column.

@@ -167,7 +167,7 @@ class FaultProxy:
         return [seen for seen in list(self.seen) if key in seen.path]
 
     def fault_for(self, seen: Seen) -> Fault | None:
-        """Of the first rule that fits."""
+        """Return the fault of the first rule that fits."""
         with self._lock:
             self.seen.append(seen)
             for rule in self._rules:
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.answer(fault(answer) if fault else answer)
         except OSError:
-            # The server closed the connection, or the response is to be cut.
+            # The server closed the connection, or the response must be cut.
             self.close_connection = True
         except Exception as error:
             self.proxy.errors.append(error)

@@ -203,7 +203,7 @@ class Peer:
 
 def _is_gone(connection: socket.socket) -> bool:
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-    # CLOSE, of the kernel's states.
+    # The kernel's state CLOSE.
     return state == 7
 
 

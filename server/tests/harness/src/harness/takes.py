@@ -71,7 +71,8 @@ def check_takes(client: fl.FlightClient, request: Mapping[str, Any], *, position
         for numbers in ({"row_ids": ids}, {"positions": places}):
             ((found, rows),) = take(client, {**message, **numbers})
             if request.get("shuffle"):
-                # Of the body as sent: values, also under nulls, and nulls, offsets and the keys of dictionaries.
+                # The checksum is that of the body as sent: values, also under nulls, and nulls, offsets and the keys of
+                # dictionaries.
                 assert not ids or found["checksum"] == header["checksum"], request
             assert rebuilt(rows) == rebuilt(batch), request
             assert rows.schema.equals(batch.schema, check_metadata=True)

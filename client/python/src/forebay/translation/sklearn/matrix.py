@@ -97,7 +97,7 @@ def is_text(kind: pa.DataType | None) -> bool:
 
 
 def check_number(stage: SklearnStage, scalar: Scalar) -> None:
-    """Refuse a column that is known to be no number."""
+    """Refuse a column that is known not to be numeric."""
     kind = scalar.kind
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return

@@ -76,12 +76,12 @@ def _imputed(state: Derivations, stage: SklearnStage, scalar: Scalar, fill: Any,
     if missing is not None and not _is_nan(missing):
         source = _without(state, stage, scalar, missing)
     else:
-        # A column whose fill is text, or that is known to be no float, has no NaN.
+        # A column whose fill is text, or that is known not to be a float, has no NaN.
         source = replace(scalar, nan=False) if is_word else _without_nan(state, stage, scalar)
     if strategy != "constant" and fill is None:
         part = source.part.fill_null(STATISTICS[strategy])
         if strategy == "most_frequent":
-            state.note(f"{stage.path}: of several most frequent values, a fit may choose another one than scikit-learn")
+            state.note(f"{stage.path}: if several values are most frequent, a fit may choose another than scikit-learn")
         return replace(source, part=part, sql=None, null=False)
     if isinstance(fill, (bool, np.bool_)) or not isinstance(fill, (int, float, str, np.integer, np.floating)):
         raise stage.refusal(f"fills column {named(scalar)} with {fill!r}; supported are numbers and text")
@@ -144,7 +144,7 @@ def k_bins_discretizer(state: Derivations, stage: SklearnStage, given: Matrix) -
 
 
 def _edges(stage: SklearnStage, count: int) -> list[list[float]] | None:
-    """Return the inner edges of each column's bins; None if a fit is to learn them."""
+    """Return the inner edges of each column's bins; None if a fit has to learn them."""
     if stage.is_fitted:
         listed = [[float(edge) for edge in edges][1:-1] for edges in cast("Sequence[Any]", stage.learned("bin_edges_"))]
         stage.check_count(len(listed), count)
@@ -191,7 +191,7 @@ def function_transformer(state: Derivations, stage: SklearnStage, given: Matrix)
     def change(scalar: Scalar, _: int) -> Scalar:
         note_singles(state, scalar)
         made = computed(scalar, chain(scalar.part))
-        # Of numbers below their domain, the functions make NaN.
+        # The functions return NaN for numbers below their domain.
         return made if chain is Columns.abs else replace(made, nan=True)
 
     return given.mapped(stage, change)

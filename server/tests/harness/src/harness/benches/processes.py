@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Of the fields of /proc/PID/stat, counted from 1; see proc(5).
+# Fields of /proc/PID/stat, counted from 1; see proc(5).
 USER, SYSTEM = 14, 15
 
 

@@ -205,7 +205,7 @@ def is_nan(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("bool")
 def number_as_text(grammar: Grammar, depth: int) -> Expr:
-    """A value against a string. DuckDB always casts the string to the column's type, so it is no oracle here."""
+    """A value against a string. DuckDB always casts the string to the column's type, so it is not an oracle here."""
     kind = grammar.some_kind()
     value = grammar.value(kind, depth)
     return Expr(f"($0 {grammar.random.choice(COMPARISONS)} $1)", "bool", None, (value, pattern_expr("7")))
@@ -238,7 +238,7 @@ TYPES = {
 
 @register("bool", weight=3)
 def cast_and_compared(grammar: Grammar, depth: int) -> Expr:
-    """Both sides cast to one type: not every cast preserves order. DuckDB's casts differ, so it is no oracle here."""
+    """Both sides cast to one type: not every cast preserves order. DuckDB's casts differ, so it is not an oracle."""
     kind = grammar.some_kind()
     target = grammar.random.choice([*TYPES[FAMILIES[kind]], "Utf8"])
     value = grammar.leaf(kind)

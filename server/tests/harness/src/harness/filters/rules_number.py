@@ -65,7 +65,7 @@ def magnitude(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each(*FLOATS, "decimal", "narrow")
 def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB returns other types for decimals and integers, so it is no oracle for them."""
+    """DuckDB returns other types for decimals and integers, so it is not an oracle for them."""
     name = grammar.random.choice(["round", "floor", "ceil", "trunc"])
     duck = f"{name}($0)" if kind in ("f64", "f32") else None
     return Expr(f"{name}($0)", kind, duck, (grammar.value(kind, depth),))
@@ -73,7 +73,7 @@ def rounded(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register_each("f64", "decimal")
 def rounded_to(grammar: Grammar, depth: int, kind: str) -> Expr:
-    """DuckDB scales float64 values differently before rounding, so it is no oracle here."""
+    """DuckDB scales float64 values differently before rounding, so it is not an oracle here."""
     digits = grammar.random.choice(["1", "2", "(-1)", "0"])
     name = grammar.random.choice(["round", "trunc"])
     return Expr(f"{name}($0, {digits})", kind, None, (grammar.value(kind, depth),))
@@ -142,7 +142,7 @@ def to_decimal(grammar: Grammar, depth: int) -> Expr:
 
 @register("narrow", "i64")
 def of_text(grammar: Grammar, depth: int) -> Expr | None:
-    """DuckDB parses numbers more leniently (' 7 ', '2.5'), so it is no oracle for casts from strings."""
+    """DuckDB parses numbers more leniently (' 7 ', '2.5'), so it is not an oracle for casts from strings."""
     if "text" not in grammar.kinds:
         return None
     form, known = grammar.random.choice(

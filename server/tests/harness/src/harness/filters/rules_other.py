@@ -70,7 +70,7 @@ def date_bin(grammar: Grammar, depth: int, kind: str) -> Expr:
 
 @register("stamp")
 def date_bin_of_months(grammar: Grammar, depth: int) -> Expr:
-    """DuckDB bins months differently before the origin, so it is no oracle here."""
+    """DuckDB bins months differently before the origin, so it is not an oracle here."""
     width = grammar.random.choice(["1 month", "3 months", "1 year"])
     form = f"date_bin(INTERVAL '{width}', $0, TIMESTAMP '1970-01-01')"
     return Expr(form, "stamp", None, (grammar.value("stamp", depth),))
@@ -122,7 +122,7 @@ def date_as_stamp(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def cast_stamp(grammar: Grammar, depth: int) -> Expr:
-    """A coarser unit truncates. DuckDB has no comparable cast between units, so it is no oracle here."""
+    """A coarser unit truncates. DuckDB has no comparable cast between units, so it is not an oracle here."""
     name = grammar.random.choice(["CAST", "TRY_CAST"])
     digits = grammar.random.choice([0, 3, 6, 9])
     return Expr(f"{name}($0 AS TIMESTAMP({digits}))", "stamp", None, (grammar.value("stamp", depth),))

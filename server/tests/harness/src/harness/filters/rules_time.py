@@ -182,7 +182,7 @@ def formatted(grammar: Grammar, depth: int) -> Expr | None:
 
 @register("stamp")
 def instant_of_a_float(grammar: Grammar, depth: int) -> Expr | None:
-    """Null where a float is no instant."""
+    """Null where a float is not an instant."""
     if "f64" not in grammar.kinds:
         return None
     part = grammar.column("f64")

@@ -1,6 +1,6 @@
 """Compares every expression as a filter and as a derived column, over every layout of a table, and in DuckDB.
 
-What must hold, of an expression that the server can type:
+What must hold for an expression that the server can type:
 - on one layout, a filter passes the rows for which the derived column is true, with any pruning;
 - a filter fails only where the derived column fails. Where that fails and the filter does not, because the rows that
   fail were skipped, each row that passes is true, and each that does not is false, null or fails;

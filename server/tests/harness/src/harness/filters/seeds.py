@@ -17,7 +17,7 @@ from harness.filters.tables import Drawn, draw_table
 from harness.serving import Server
 
 LAYOUTS = 3
-# Of the expressions, those that are filters; the others are values of these kinds, compared between layouts.
+# The share of expressions that are filters; the others are values of these kinds, compared between layouts.
 FILTERS = 0.8
 VALUES = ("narrow", "i64", "u64", "f32", "f64", "decimal", "stamp", "zoned", "date", "text")
 # Disagreements that are shrunk and reported; one defect causes many.

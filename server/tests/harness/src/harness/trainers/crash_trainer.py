@@ -38,7 +38,7 @@ class Job:
     batch_size: int
     start_position: int
     snapshot: str
-    """Of the checkpoint; empty at the start of the epoch."""
+    """The snapshot of the checkpoint; empty at the start of the epoch."""
     commit_every: int
     """Steps between checkpoints."""
     folder: str
