@@ -26,7 +26,7 @@ RANDOM = np.random.default_rng(40)
 
 
 def moments(count: int, gaps: float) -> list[int | None]:
-    """Hours since 1970, many of them equal, in no order."""
+    """Unsorted hours since 1970, many of them equal."""
     hours = RANDOM.integers(-3_000, 3_000, count) // 4
     return [None if gap else int(hour) for hour, gap in zip(hours, RANDOM.random(count) < gaps, strict=True)]
 
