@@ -9,6 +9,8 @@ import gc
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import xxhash
 
 import forebay as fb
-from forebay import checksum
+from forebay import _native, checksum
 from forebay.retry import PASSES_MAX, try_everywhere
 from forebay.torch import FlightDataset
 from harness.daemon import LOOPBACK, Daemon
@@ -86,6 +89,34 @@ def test_every_batch_of_real_streams_is_verified(replicas: list[Server], client:
         assert checksum.matches(batch.data, batch.header.checksum) is True
     # Data that was not received in one piece passes.
     assert checksum.matches(pa.record_batch({"x": [1.0]}), 5) is None
+
+
+VERIFIED = """
+import sys
+sys.modules["xxhash"] = None
+import forebay as fb
+from forebay import _native, checksum
+with fb.connect(sys.argv[1]) as client:
+    for batch in client.stream("wide", fb.Plan(outputs={"id": fb.cols("id").as_stored()}), batch_size=100):
+        assert checksum.matches(batch.data, batch.header.checksum) is True
+        assert checksum.matches(batch.data, batch.header.checksum ^ 1) is False
+        print(batch.header.step)
+"""
+
+
+@pytest.mark.parametrize("native", ["on", "off"])
+def test_no_other_package_is_needed_to_verify(replicas: list[Server], native: str):
+    environment = os.environ | {"FOREBAY_NATIVE": native}
+    command = [sys.executable, "-c", VERIFIED, replicas[0].url]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    assert len(run.stdout.split()) > 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 64, 241, 1_000, 1 << 20])
+def test_the_native_hash_is_xxh3(size: int):
+    body = pa.py_buffer(np.random.default_rng(size).bytes(size))
+    assert _native.xxh3_64(body.address, body.size) == xxhash.xxh3_64_intdigest(memoryview(body))
 
 
 def test_dataset_resumes_at_another_replica(replicas: list[Server], whole: list[fb.Batch]):

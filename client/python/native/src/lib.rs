@@ -1,11 +1,12 @@
-//! The module `forebay._native`: receives the messages of one call without the interpreter's lock.
+//! The module `forebay._native`: receives the messages of one call, and hashes bodies, without the interpreter's lock.
 //!
-//! `forebay.native` turns them into batches; `forebay-receive` does the work.
+//! `forebay.native` turns messages into batches; `forebay-receive` does the work.
 
-use std::time::Duration;
+use std::{ptr, slice, time::Duration};
 
 use forebay_receive::{Body, BodyBuffer, Call, Message, ReceiveError, Received, Receiver, Tls};
 use pyo3::{create_exception, exceptions::PyException, prelude::*, types::PyBytes};
+use xxhash_rust::xxh3;
 
 /// Interval of checks for signals, which only the main thread handles.
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
@@ -142,6 +143,19 @@ impl PythonBodyBuffer {
     }
 }
 
+/// XXH3-64 of `size` bytes at `address`, such as a `pyarrow.Buffer` has, which the caller keeps for the time of the call.
+#[pyfunction]
+fn xxh3_64(py: Python<'_>, address: usize, size: usize) -> u64 {
+    if size == 0 {
+        return xxh3::xxh3_64(&[]);
+    }
+    py.detach(|| {
+        // SAFETY: the caller passes memory that it keeps, and nothing writes to it: a body is whole when it is hashed.
+        let body = unsafe { slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(address), size) };
+        xxh3::xxh3_64(body)
+    })
+}
+
 fn parts(py: Python<'_>, message: Message) -> Parts<'_> {
     let body = message.body.filter(|body| !body.is_empty()).map(|body| BodyMemory { body });
     (PyBytes::new(py, &message.metadata), PyBytes::new(py, &message.header), body)
@@ -163,6 +177,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DoGet>()?;
     module.add_class::<BodyMemory>()?;
     module.add_class::<PythonBodyBuffer>()?;
+    module.add_function(wrap_pyfunction!(xxh3_64, module)?)?;
     let py = module.py();
     module.add("StatusError", py.get_type::<StatusError>())?;
     module.add("MalformedError", py.get_type::<MalformedError>())?;

@@ -1,19 +1,35 @@
 """Verification of a batch's checksum: XXH3-64 of the Flight message's Arrow body.
 
 pyarrow does not expose the body, but a batch's buffers are slices of it with a reference to their parent. If the parent
-is certainly the body, it is hashed in place; otherwise the batch is not verified. Requires the package xxhash.
+is certainly the body, it is hashed in place; otherwise the batch is not verified. The package xxhash hashes if it is
+installed, because it uses wider vectors, and the native module otherwise.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-try:
-    from xxhash import xxh3_64_intdigest
-except ImportError:
-    xxh3_64_intdigest = None
+if TYPE_CHECKING:
+    from . import _native
+else:
+    try:
+        from . import _native
+    except ImportError:
+        _native = None
+
+
+def _hash() -> Callable[[pa.Buffer], int] | None:
+    try:
+        from xxhash import xxh3_64_intdigest
+    except ImportError:
+        return None if _native is None else lambda body: _native.xxh3_64(body.address, body.size)
+    return lambda body: xxh3_64_intdigest(memoryview(cast(Any, body)))
+
+
+_hash_of = _hash()
 
 # The server pads every buffer of a body to this many bytes.
 BODY_ALIGNMENT = 64
@@ -21,10 +37,10 @@ BODY_ALIGNMENT = 64
 
 def matches(batch: pa.RecordBatch, checksum: int) -> bool | None:
     """Whether the batch's body has this checksum; None if unknown."""
-    if xxh3_64_intdigest is None or not checksum:
+    if _hash_of is None or not checksum:
         return None
     body = body_of(batch)
-    return None if body is None else xxh3_64_intdigest(memoryview(cast(Any, body))) == checksum
+    return None if body is None else _hash_of(body) == checksum
 
 
 def body_of(batch: pa.RecordBatch) -> pa.Buffer | None:
