@@ -4,10 +4,12 @@
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
 //! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. A [`TextEncoder`] turns text into
-//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
+//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns
+//! from, and [`hash64`] the hashes of a column's values.
 //!
-//! This crate does not depend on gRPC, protobuf, files, threads or DataFusion. The same programs serve training and
-//! online serving, and are the oracle of the GPU.
+//! This crate does not depend on gRPC, protobuf, files or DataFusion, and starts no threads, except that the feature
+//! `cuda` compiles programs for the GPU in one. The same programs serve training and online serving, and are the oracle
+//! of the GPU.
 //!
 //! Modules import in one direction: `ops` (one op per file) builds on `vector` (tiles and SIMD loops), `compile` on
 //! `ops`, `execute` on both, and `cuda` on all of them. `program` and `prefix` are the entry points that use both

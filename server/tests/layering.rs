@@ -210,7 +210,7 @@ fn crates_depend_on_lower_layers_only() {
 }
 
 #[test]
-fn unsafe_code_is_forbidden_outside_the_kernels() {
+fn unsafe_code_is_forbidden_but_for_devices_and_one_hash() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for library in [
         "proto",
@@ -227,6 +227,10 @@ fn unsafe_code_is_forbidden_outside_the_kernels() {
         let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
     }
+    // Python's native module allows it in one function, which hashes memory of pyarrow.
+    let native = fs::read_to_string(root.join("client/python/native/src/lib.rs")).unwrap();
+    assert!(native.contains("#![deny(unsafe_code)]"));
+    assert_eq!(native.matches("unsafe {").count(), 1);
     // The kernels allow it where they call the CUDA driver and its compiler, and in the test that loads a program.
     let kernels = root.join("kernels/src");
     assert!(fs::read_to_string(kernels.join("lib.rs")).unwrap().contains("#![deny(unsafe_code)]"));

@@ -1,6 +1,8 @@
 //! The module `forebay._native`: receives the messages of one call, and hashes bodies, without the interpreter's lock.
 //!
-//! `forebay.native` turns messages into batches; `forebay-receive` does the work.
+//! `forebay._client.native` turns messages into batches; `forebay-receive` does the work.
+
+#![deny(unsafe_code)]
 
 use std::{ptr, slice, time::Duration};
 
@@ -145,6 +147,7 @@ impl PythonBodyBuffer {
 
 /// XXH3-64 of `size` bytes at `address`, such as a `pyarrow.Buffer` has, which the caller keeps for the time of the call.
 #[pyfunction]
+#[expect(unsafe_code, reason = "memory of pyarrow has an address and a size")]
 fn xxh3_64(py: Python<'_>, address: usize, size: usize) -> u64 {
     if size == 0 {
         return xxh3::xxh3_64(&[]);
