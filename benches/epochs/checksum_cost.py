@@ -24,7 +24,7 @@ import pyarrow.flight as fl
 import xxhash
 
 from epoch import Readers
-from forebay.checksum import body_of
+from forebay._client.checksum import body_of
 from harness.benches import criteo, machine
 from harness.benches.bench_server import DATASET, Server, server_program
 

@@ -66,8 +66,8 @@ def land(columns: int, rows: int) -> None:
     import torch
 
     import forebay as fb
-    from forebay.device_copy import DeviceCopy, resolve_device
-    from forebay.tensors import to_tensors
+    from forebay._dataset.device_copy import DeviceCopy, resolve_device
+    from forebay._dataset.tensors import to_tensors
 
     schema = pa.schema([pa.field(f"c{column}", pa.float32(), nullable=False) for column in range(columns)])
     values = np.random.default_rng(7).random((columns, rows), np.float32)

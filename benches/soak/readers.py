@@ -13,8 +13,8 @@ import pyarrow.flight as fl
 
 import forebay as fb
 import specs
+from forebay._client.header import BatchHeader
 from forebay.errors import translate
-from forebay.header import BatchHeader
 from specs import StreamSpec
 from truth import ticket
 from visit import BROKEN, Follower, Load, Scene, check_epoch, connect
@@ -166,7 +166,7 @@ def read_through(
                         return True
                     cursor, stop = stream.cursor().to_json(), None
                     load.add("resumed from a cursor")
-        except (fb.Unavailable, fb.BrokenStream, fb.DeadlineExceeded, fb.Cancelled) as error:
+        except (fb.Unavailable, fb.BrokenStream, fb.errors.DeadlineExceeded, fb.errors.Cancelled) as error:
             tries += 1
             if not retry or tries >= RETRIES_MAX:
                 raise

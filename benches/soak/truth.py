@@ -18,7 +18,8 @@ from xxhash import xxh3_64
 
 import forebay as fb
 import specs
-from forebay.header import BatchHeader
+from forebay._client.explain import Explain
+from forebay._client.header import BatchHeader
 from specs import SPECS, Json, StreamSpec
 from tables import FLOATS, SMALL_ROWS, TABLE_ROWS, TEXT_REPEATS, TEXT_ROWS, WEB_ROWS, columns, web_columns
 
@@ -58,7 +59,7 @@ class Truth:
     """By spec: its plan, fitted if needed, and the plan id."""
     fits: list[tuple[Json, str]]
     """Unfitted plans and the ids of the fitted ones."""
-    explains: dict[str, fb.Explain]
+    explains: dict[str, Explain]
     small: pa.Table
     """The raw table of that name."""
     exchanges: list[tuple[pa.RecordBatch, int]]
@@ -105,7 +106,7 @@ def learn(url: str) -> Truth:
     """Read all specs from one server, check what can be computed, and record everything else."""
     shares: dict[tuple[str, int, int], Share] = {}
     plans: dict[str, Json] = {}
-    explains: dict[str, fb.Explain] = {}
+    explains: dict[str, Explain] = {}
     with fb.connect(url) as client:
         for spec in SPECS:
             plan: fb.Plan | fb.FittedPlan = fb.Plan.from_dict(spec.plan)

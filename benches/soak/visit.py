@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from forebay._client.header import BatchHeader
 from forebay.errors import ForebayError, translate
-from forebay.header import BatchHeader
 from harness.benches.bench_server import OWN_CONNECTION
 from specs import StreamSpec
 from tally import Tally

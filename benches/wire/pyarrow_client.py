@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from forebay import Credentials
-from forebay.connection import Connection
-from forebay.native import open_native
-from forebay.ring import RingReader
+from forebay._client.connection import Connection
+from forebay._client.native import open_native
+from forebay._client.ring import RingReader
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 import forebay as fb
-from forebay.device_copy import DeviceCopy
-from forebay.header import BatchHeader
+from forebay._client.header import BatchHeader
+from forebay._dataset.device_copy import DeviceCopy
 
 ROWS, REPEATS, ROUNDS = 8192, 2000, 5
 # A column of width 1 has one number per row, other columns are matrices.

@@ -9,7 +9,7 @@
 //! The batch size does not matter. The steps of the resumed run begin at the position, so its later positions are whole
 //! steps apart from it, but not always multiples of a step: [`Run::resumed_from`] is the distance, which a request adds.
 //!
-//! `tests/resume.csv` has cases for this module and for its copy in the Python package, `forebay/resume.py`.
+//! `tests/resume.csv` has cases for this module and for its copy in the Python package, `forebay/_client/resume.py`.
 
 /// World sizes that an error names are at most this: the server's limit of lanes.
 const NAMED_MAX: u64 = crate::defaults::LANES_MAX;

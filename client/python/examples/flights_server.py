@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from forebay.server_program import server_program
+from forebay._client.server_program import server_program
 
 FREE_PORT = "127.0.0.1:0"
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.stages import StageSeconds, bound_by
+from forebay._client.stages import StageSeconds, bound_by
 from forebay.torch import FlightDataset
 from harness.proxy import Proxy
 from harness.web_server import Files, WebServer

@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from forebay._client.stored_plan import PlanDataset
+from forebay._show.progress import FitProgress
 from harness.serving import Serve, Server
 
 ROWS = 100
@@ -161,7 +163,7 @@ def test_fit_reports_progress_and_what_it_learned(client: fb.Client, tiny: pa.Ta
         filter="small >= -3",
         outputs={"x": fb.cols("gappy").fill_null("median").standardize(), "word": fb.cols("word").vocab(min_count=3)},
     )
-    seen: list[fb.FitProgress] = []
+    seen: list[FitProgress] = []
     fitted = client.fit("tiny", plan, refit=True, progress=seen.append)
     assert not fitted.plan.needs_fit
     rows = tiny.filter(tiny["small"].to_numpy() >= -3).to_pandas()
@@ -219,7 +221,7 @@ def test_stored_plans_are_listed_and_removed(serve: Serve, tiny_folder: object):
         (stored,) = client.plans()
         assert stored.plan_id == fitted.plan_id
         info = client.datasets()["tiny"]
-        assert stored.datasets == (fb.PlanDataset("tiny", info.snapshot, info.rows, True),)
+        assert stored.datasets == (PlanDataset("tiny", info.snapshot, info.rows, True),)
         assert stored.created is not None
         assert stored.used is not None
         assert stored.created <= stored.used

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.comparison import comparing, pairing
-from forebay.comparison.ulps import UNMEASURABLE, distances
+from forebay._client.comparison import ColumnComparison, Comparison, ValueDifference, comparing, pairing
+from forebay._client.comparison.ulps import UNMEASURABLE, distances
 from harness.serving import Serve, Server
 
 ROWS = 300
@@ -101,7 +101,7 @@ def stacked(*columns: str) -> np.ndarray:
     return np.stack([TABLE[name].to_numpy() for name in columns], axis=1)
 
 
-def only(found: fb.Comparison) -> fb.ColumnComparison:
+def only(found: Comparison) -> ColumnComparison:
     (column,) = found.columns
     return column
 
@@ -209,8 +209,8 @@ def test_lists_texts_dates_and_decimals(client: fb.Client, tmp_path: Path):
     columns["word"] = pa.array(["w0" if word is None else word for word in TABLE["word"].to_pylist()])
     found = fb.compare(plan, shards(tmp_path / "c", columns), url=client, examples=1)
     by_name = {column.name: column for column in found.columns}
-    assert by_name["some"].differences == (fb.ValueDifference(9, (), None, [0.0], [0.0, 1.0], None),)
-    assert by_name["word"].differences == (fb.ValueDifference(8, (), None, None, "w0", None),)
+    assert by_name["some"].differences == (ValueDifference(9, (), None, [0.0], [0.0, 1.0], None),)
+    assert by_name["word"].differences == (ValueDifference(8, (), None, None, "w0", None),)
     assert by_name["word"].rows_differ == TABLE["word"].null_count
 
 

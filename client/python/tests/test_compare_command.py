@@ -49,7 +49,7 @@ def forebay_compare(
 
 
 def compare(folder: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "forebay.comparison", "--plan", "plan.json", *arguments]
+    command = [sys.executable, "-m", "forebay._client.comparison", "--plan", "plan.json", *arguments]
     environment = os.environ | {"FOREBAY_SERVER": url}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.cursor import Order
+from forebay._client.cursor import Order
 from forebay.torch import FlightDataset
 from harness.serving import Serve, Server
 

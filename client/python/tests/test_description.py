@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import forebay as fb
+from forebay._client.description import DatasetDescription
+from forebay._show.progress import FitProgress
 from harness.serving import Server
 
 
@@ -27,9 +29,9 @@ def column(name: str, kind: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, **empty, **fields}
 
 
-def described(*columns: dict[str, Any], rows: int = 10) -> fb.DatasetDescription:
+def described(*columns: dict[str, Any], rows: int = 10) -> DatasetDescription:
     fields = {"dataset": "t", "snapshot": "ab", "filter": "", "rows": rows, "columns": list(columns)}
-    return fb.DatasetDescription.of(fields)
+    return DatasetDescription.of(fields)
 
 
 DIGITS = "123456789012345678901234567890.25"
@@ -134,7 +136,7 @@ def test_wrong_arguments_are_named(client: fb.Client, options: dict[str, Any], e
 
 
 def test_progress_is_reported(client: fb.Client):
-    seen: list[fb.FitProgress] = []
+    seen: list[FitProgress] = []
     client.describe("tiny", filter="id >= 0", progress=seen.append)
     assert (seen[-1].rows_done, seen[-1].rows_total, seen[-1].pass_number) == (100, 100, 1)
 

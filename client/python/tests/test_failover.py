@@ -23,8 +23,9 @@ import torch
 import xxhash
 
 import forebay as fb
-from forebay import _native, checksum
-from forebay.retry import PASSES_MAX, try_everywhere
+from forebay import _native
+from forebay._client import checksum
+from forebay._client.retry import PASSES_MAX, try_everywhere
 from forebay.torch import FlightDataset
 from harness.daemon import LOOPBACK, Daemon
 from harness.proxy import Proxy
@@ -95,7 +96,8 @@ VERIFIED = """
 import sys
 sys.modules["xxhash"] = None
 import forebay as fb
-from forebay import _native, checksum
+from forebay import _native
+from forebay._client import checksum
 with fb.connect(sys.argv[1]) as client:
     for batch in client.stream("wide", fb.Plan(outputs={"id": fb.cols("id").as_stored()}), batch_size=100):
         assert checksum.matches(batch.data, batch.header.checksum) is True
@@ -220,7 +222,7 @@ def test_waits_for_a_restarting_server(folder: Path, whole: list[fb.Batch]):
 
 
 def test_skips_a_silent_replica(replicas: list[Server], whole: list[fb.Batch], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("forebay.replicas.FAILOVER_HELLO_SECONDS", 0.2)
+    monkeypatch.setattr("forebay._client.replicas.FAILOVER_HELLO_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, Proxy(replicas[0].url, None, 100_000) as first:
         urls = [first.url, f"grpc://127.0.0.1:{silent.getsockname()[1]}", replicas[1].url]
         with fb.connect(urls) as client, client.stream("wide", PLAN, batch_size=BATCH) as stream:
@@ -279,7 +281,7 @@ def test_retries_of_the_whole_list_are_limited(replicas: list[Server]):
         assert proxy.connections <= 3 + 2 * PASSES_MAX
 
 
-@pytest.mark.parametrize("answer", [fb.SnapshotChanged, fb.InvalidRequest, fb.DataLoss, fb.ResourceExhausted])
+@pytest.mark.parametrize("answer", [fb.SnapshotChanged, fb.InvalidRequest, fb.errors.DataLoss, fb.ResourceExhausted])
 def test_permanent_errors_are_raised_immediately(answer: type[fb.ForebayError]):
     attempted: list[str] = []
 
@@ -365,12 +367,12 @@ def test_without_retries_the_original_error_is_raised(replicas: list[Server]):
 def test_does_not_wait_for_an_ended_private_server(folder: Path, tmp_path: Path):
     (tmp_path / "alone").symlink_to(folder)
     url = fb.local(alone=tmp_path / "alone")
-    from forebay import private_server
+    from forebay._client import private_server
 
     (ended,) = (server for server in private_server._servers.values() if server.url == url)
     with fb.connect(url, retry_seconds=1e9) as client:
         assert client.datasets()["alone"].rows == ROWS
         os.kill(ended.pid, signal.SIGKILL)
         ended._process.wait()
-        with pytest.raises(fb.ServerEnded, match="ended with -9"):
+        with pytest.raises(fb.errors.ServerEnded, match="ended with -9"):
             client.stream("alone", PLAN, batch_size=BATCH)

@@ -37,7 +37,7 @@ def in_child(look):
         status = 2
         try:
             status = 0 if look() else 1
-        except fb.ForkedInUse:
+        except fb.errors.ForkedInUse:
             status = 3
         finally:
             os._exit(status)
@@ -148,7 +148,7 @@ for context in ("fork", "forkserver"):
     loader = DataLoader(data, batch_size=None, num_workers=1, multiprocessing_context=context)
     try:
         print(len(ids(loader)))
-    except fb.ForkedInUse as error:
+    except fb.errors.ForkedInUse as error:
         print(error)
 # The parent's loop continues.
 print(len(ids(loop)))
@@ -228,7 +228,7 @@ grpc.channel_ready_future(channel).result(timeout=20)
 for _ in range(2):
     assert ids(data) == list(range(100))
     assert ids(workers()) == list(range(100))
-from forebay import fork
+from forebay._client import fork
 print("all rows", len(fork._threads_of_others) > 0)
 sys.stdout.flush()
 os._exit(0)
@@ -240,7 +240,7 @@ def test_a_channel_of_others_is_an_error_of_the_child_and_no_hang(server: Server
     script = """
 import grpc
 import pyarrow.flight as fl
-from forebay import connection
+from forebay._client import connection
 connection.HELLO_SECONDS = 1.0
 other = fl.connect(url)
 list(other.list_actions())

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from forebay.errors import UntranslatableStage
 from harness.serving import Server
 
 DATA = Path(__file__).parent / "data/mllib"
@@ -145,7 +146,7 @@ def test_the_last_columns_are_outputs_without_a_predictor():
 
 def test_one_stage_without_a_pipeline_is_a_model():
     (stage,) = (DATA / "textbook/model/stages").glob("*_StandardScaler_1")
-    with pytest.raises(fb.UntranslatableStage, match="column 'raw' as vectors, which no VectorAssembler"):
+    with pytest.raises(UntranslatableStage, match="column 'raw' as vectors, which no VectorAssembler"):
         fb.from_mllib(stage)
     (stage,) = (DATA / "textbook/model/stages").glob("*_StringIndexer_1")
     made = fb.from_mllib(stage)
@@ -214,7 +215,7 @@ def test_outputs_are_columns_of_the_pipeline_or_of_the_dataset(connected: fb.Cli
     ],
 )
 def test_stages_without_an_equivalent_are_refused_by_uid(pipeline: str, uid: str, words: str):
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_mllib(DATA / pipeline / "model")
     assert caught.value.uid == uid
     assert uid in str(caught.value)
@@ -248,7 +249,7 @@ def params(**fields: Any) -> Edit:
     ],
 )
 def test_a_stage_with_strange_parameters_is_refused(tmp_path: Path, stage: str, edit: Edit, words: str):
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_mllib(edited(tmp_path, "buckets", stage, edit))
     assert caught.value.uid == stage
 
@@ -276,7 +277,7 @@ def test_a_stage_with_strange_learned_values_is_refused(
 ):
     model = edited(tmp_path, pipeline, stage)
     replace_data(model, stage, **columns)
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_mllib(model)
     assert caught.value.uid == stage
 
@@ -284,19 +285,19 @@ def test_a_stage_with_strange_learned_values_is_refused(
 def test_labels_must_have_the_type_of_the_column(tmp_path: Path, connected: fb.Client):
     schema = connected.schema("rows")
     model = edited(tmp_path, "scalers", "StringIndexer_1")
-    with pytest.raises(fb.UntranslatableStage, match="labels of column 'word' are not of its type int64"):
+    with pytest.raises(UntranslatableStage, match="labels of column 'word' are not of its type int64"):
         fb.from_mllib(model, schema=schema.set(schema.get_field_index("word"), pa.field("word", pa.int64())))
     replace_data(model, "StringIndexer_1", labelsArray=[["0.0", "-0.0"]])
-    with pytest.raises(fb.UntranslatableStage, match=r"equal numbers, such as 0\.0 and -0\.0"):
+    with pytest.raises(UntranslatableStage, match=r"equal numbers, such as 0\.0 and -0\.0"):
         fb.from_mllib(model, schema=schema.set(schema.get_field_index("word"), pa.field("word", pa.float64())))
-    with pytest.raises(fb.UntranslatableStage, match=r"column 'word', which the schema does not have: did you mean"):
+    with pytest.raises(UntranslatableStage, match=r"column 'word', which the schema does not have: did you mean"):
         fb.from_mllib(model, schema=pa.schema([("words", pa.string())]))
 
 
 def test_a_filter_of_too_many_labels_is_refused(tmp_path: Path):
     model = edited(tmp_path, "skips", "StringIndexer_1")
     replace_data(model, "StringIndexer_1", labelsArray=[[f"label {number}" for number in range(10_000)]])
-    with pytest.raises(fb.UntranslatableStage, match="bytes, the limit is 65536: set handleInvalid to keep or error"):
+    with pytest.raises(UntranslatableStage, match="bytes, the limit is 65536: set handleInvalid to keep or error"):
         fb.from_mllib(model)
 
 
@@ -349,7 +350,7 @@ def test_a_label_of_nan_is_a_value(tmp_path: Path):
 )
 def test_sql_beyond_simple_expressions_is_refused(tmp_path: Path, statement: str, words: str):
     model = edited(tmp_path, "sql", "SQLTransformer_1", params(statement=statement))
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_mllib(model)
     assert caught.value.uid == "SQLTransformer_1"
 

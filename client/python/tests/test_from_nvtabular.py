@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from forebay._plan.translation import Translation
+from forebay.errors import UntranslatableStage
 
 DATA = Path(__file__).parent / "data/nvtabular"
 SINGLE_ULP = 2.0**-23
@@ -28,7 +30,7 @@ def client() -> Iterator[fb.Client]:
         yield opened
 
 
-def columns_of(client: fb.Client, made: fb.Translation[fb.FittedPlan]) -> dict[str, Any]:
+def columns_of(client: fb.Client, made: Translation[fb.FittedPlan]) -> dict[str, Any]:
     """The translated columns by name."""
     batches = list(client.stream("rows", made.plan, batch_size=50))
     return {name: np.concatenate([np.asarray(batch[name]) for batch in batches]) for name in made.plan.plan.outputs}
@@ -124,7 +126,7 @@ def test_what_differs_is_listed():
     ],
 )
 def test_operators_without_an_equivalent_are_refused(workflow: str, words: str):
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_nvtabular(DATA / workflow / "workflow")
     assert caught.value.class_name.startswith(("nvtabular.ops.", "merlin.dag.ops."))
 

@@ -35,6 +35,8 @@ from sklearn.preprocessing import (
 )
 
 import forebay as fb
+from forebay._plan.translation import Translation
+from forebay.errors import UntranslatableStage
 from harness.serving import Serve
 
 Doubles = npt.NDArray[np.float64]
@@ -88,7 +90,7 @@ def frame(client: fb.Client) -> pd.DataFrame:
     return client.table("rows").to_pandas()
 
 
-def streamed(client: fb.Client, made: fb.Translation[Any], name: str = "features") -> Doubles:
+def streamed(client: fb.Client, made: Translation[Any], name: str = "features") -> Doubles:
     batches = [batch[name] for batch in client.stream("rows", made.plan, batch_size=128)]
     return np.concatenate([one.reshape(len(one), -1) for one in batches])
 
@@ -267,7 +269,7 @@ def test_an_array_has_no_names(client: fb.Client, frame: pd.DataFrame):
     np.testing.assert_array_equal(streamed(client, made, "dense"), scaler.transform(values))
     with pytest.raises(ValueError, match=r"pass columns=\[…\], in the order of X"):
         fb.from_sklearn(scaler)
-    with pytest.raises(fb.UntranslatableStage, match="was fitted to 4 columns and reads 2"):
+    with pytest.raises(UntranslatableStage, match="was fitted to 4 columns and reads 2"):
         fb.from_sklearn(scaler, columns=["x", "count"])
     with pytest.raises(TypeError, match="columns must be a list of names"):
         fb.from_sklearn(scaler, columns="x")
@@ -344,7 +346,7 @@ def floored(x: Any) -> Any:
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 def test_estimators_without_an_equivalent_are_refused(frame: pd.DataFrame, estimator: Any, words: str):
     fitted = on(["gap"], estimator) if "Imputer" in repr(estimator) else on(["x"], estimator)
-    with pytest.raises(fb.UntranslatableStage, match=words) as caught:
+    with pytest.raises(UntranslatableStage, match=words) as caught:
         fb.from_sklearn(fitted.fit(frame, frame["label"]))
     assert caught.value.uid.startswith("it")
     assert caught.value.class_name.endswith(str(caught.value).partition("(")[2].partition(")")[0])
@@ -364,19 +366,19 @@ def test_estimators_without_an_equivalent_are_refused(frame: pd.DataFrame, estim
     ],
 )
 def test_estimators_that_a_fit_cannot_learn_are_refused(estimator: Any, words: str):
-    with pytest.raises(fb.UntranslatableStage, match=words):
+    with pytest.raises(UntranslatableStage, match=words):
         fb.from_sklearn(on(["x"], estimator))
 
 
 def test_selections_that_need_data_are_refused(frame: pd.DataFrame):
     selector = ColumnTransformer([("it", StandardScaler(), make_column_selector(pattern="x"))])
-    with pytest.raises(fb.UntranslatableStage, match="by a function, which needs data; fit the ColumnTransformer"):
+    with pytest.raises(UntranslatableStage, match="by a function, which needs data; fit the ColumnTransformer"):
         fb.from_sklearn(selector, columns=["x"])
-    with pytest.raises(fb.UntranslatableStage, match=r"selects column 'xx', which is not among .*: did you mean x\?"):
+    with pytest.raises(UntranslatableStage, match=r"selects column 'xx', which is not among .*: did you mean x\?"):
         fb.from_sklearn(on(["xx"], StandardScaler()), columns=["x"])
     encoder = on(["word"], OneHotEncoder(sparse_output=False))
     after = make_pipeline(encoder, ColumnTransformer([("one", StandardScaler(), [0])]))
-    with pytest.raises(fb.UntranslatableStage, match="selects among the columns of an encoder"):
+    with pytest.raises(UntranslatableStage, match="selects among the columns of an encoder"):
         fb.from_sklearn(after.fit(frame[["word"]]))
 
 
@@ -387,13 +389,13 @@ def test_columns_must_have_the_types_of_the_pipeline(client: fb.Client, frame: p
     def typed(kind: pa.DataType) -> pa.Schema:
         return schema.set(schema.get_field_index("word"), pa.field("word", kind))
 
-    with pytest.raises(fb.UntranslatableStage, match="has categories of text for column 'word' of type int64"):
+    with pytest.raises(UntranslatableStage, match="has categories of text for column 'word' of type int64"):
         fb.from_sklearn(fitted, schema=typed(pa.int64()))
     with pytest.raises(ValueError, match="reads 'word', which the schema does not have: did you mean words"):
         fb.from_sklearn(OneHotEncoder().fit(frame[["word"]]), schema=pa.schema([("words", pa.string())]))
     with pytest.raises(ValueError, match="'word' is text, and no encoder"):
         fb.from_sklearn(ColumnTransformer([("a", "passthrough", ["word"])]).fit(frame[["word"]]), schema=schema)
-    with pytest.raises(fb.UntranslatableStage, match="reads column 'word' of type string as numbers"):
+    with pytest.raises(UntranslatableStage, match="reads column 'word' of type string as numbers"):
         fb.from_sklearn(on(["word"], StandardScaler()), schema=schema)
 
 
@@ -406,7 +408,7 @@ def test_bad_arguments_are_errors(frame: pd.DataFrame):
     with pytest.raises(ValueError, match="'features' is the name of the pipeline's output"):
         fb.from_sklearn(scaler, outputs={"features": fb.cols("label")})
     scaler.scale_[0] = np.inf
-    with pytest.raises(fb.UntranslatableStage, match="scale_ of column 0 is inf"):
+    with pytest.raises(UntranslatableStage, match="scale_ of column 0 is inf"):
         fb.from_sklearn(scaler)
 
 

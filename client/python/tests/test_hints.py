@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import forebay as fb
-from forebay.hints import connection_hint
+from forebay._client.hints import connection_hint
 from harness.certificates import Authority, principal
 from harness.serving import Serve
 
@@ -121,7 +121,7 @@ def test_every_replica_is_named_with_its_reason(secured: Secured):
 
 def test_a_missing_or_wrong_token(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def unauthenticated(**known: str | Path) -> str:
-        with pytest.raises(fb.Unauthenticated) as caught:
+        with pytest.raises(fb.errors.Unauthenticated) as caught:
             fb.connect(secured.tls, credentials=fb.Credentials(ca=secured.ca, **known))
         assert caught.value.reason == "UNAUTHENTICATED"
         return str(caught.value)

@@ -18,8 +18,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 import forebay as fb
-from forebay.header import StreamInfo
-from forebay.prefetch import Prefetch
+from forebay._client.header import StreamInfo
+from forebay._dataset.prefetch import Prefetch
 from forebay.torch import FlightBatches, FlightDataset
 from harness.daemon import poll
 from harness.serving import Server

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import forebay as fb
-from forebay import private_server, server_program
+from forebay._client import private_server, server_program
 
 PLAN = fb.Plan(outputs={"x": fb.cols("x").standardize()})
 SOURCE = str(Path(fb.__file__).parents[1])
@@ -106,7 +106,9 @@ def test_server_program_of_the_checkout_is_found_and_built_ones_only(
     program = os.environ["FOREBAY_SERVER_BIN"]
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(server_program, "__file__", str(tmp_path / "client/python/src/forebay/server_program.py"))
+    monkeypatch.setattr(
+        server_program, "__file__", str(tmp_path / "client/python/src/forebay/_client/server_program.py")
+    )
     with pytest.raises(FileNotFoundError, match=f"run `make build` in {tmp_path}, "):
         fb.local(built=tiny_folder)
     (tmp_path / "target/demo").mkdir(parents=True)
@@ -123,7 +125,7 @@ def test_server_program_of_no_checkout_is_not_looked_up(
 ):
     monkeypatch.delenv("FOREBAY_SERVER_BIN")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(server_program, "__file__", str(tmp_path / "site-packages/forebay/server_program.py"))
+    monkeypatch.setattr(server_program, "__file__", str(tmp_path / "site-packages/forebay/_client/server_program.py"))
     with pytest.raises(
         FileNotFoundError,
         match="was not found: this installation of the package has no programs for Linux .*Install the package's wheel",
@@ -161,7 +163,7 @@ def test_installed_server_program_precedes_the_path(
         folder.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: forebay\nVersion: 1\n")
     (metadata / "RECORD").write_text("../../bin/forebay-server,,\nforebay/__init__.py,,\n")
-    monkeypatch.setattr(server_program, "__file__", str(site / "forebay/server_program.py"))
+    monkeypatch.setattr(server_program, "__file__", str(site / "forebay/_client/server_program.py"))
     with pytest.raises(RuntimeError, match="the wrong one"):
         fb.local(before=tiny_folder)
     (scripts / "forebay-server").symlink_to(program)
@@ -183,7 +185,7 @@ def test_rejects_an_empty_list_of_datasets():
 SCRIPT = """
 import os, sys
 import forebay as fb
-from forebay import private_server
+from forebay._client import private_server
 url = fb.local(tiny=sys.argv[1])
 plan = fb.Plan(outputs={"x": fb.cols("x")})
 stream = fb.connect(url).stream("tiny", plan, batch_size=1)
@@ -251,7 +253,7 @@ def test_an_interrupt_of_the_process_group_leaves_the_server_running(tiny_folder
     script = f"""
 import os, signal, sys
 import forebay as fb
-from forebay import private_server
+from forebay._client import private_server
 signal.signal(signal.SIGINT, lambda *_: None)
 url = fb.local(tiny={str(tiny_folder)!r})
 os.killpg(0, signal.SIGINT)

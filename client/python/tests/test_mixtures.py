@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import forebay as fb
+from forebay._client.mixture import MixtureSource
 from forebay.torch import FlightDataset
 from harness.serving import Serve, Server
 
@@ -50,7 +51,7 @@ def test_a_mixture_is_shown_as_it_is_written():
     assert repr(MIX) == "mix({'a': 0.7, 'b': 0.3})"
     several = fb.mix({"a": 7, "b": {"weight": 3, "repeat": True}})
     assert repr(several) == "mix({'a': 7.0, 'b': {'weight': 3.0, 'repeat': True}})"
-    twice = fb.mix([{"dataset": "a", "weight": 1}, fb.MixtureSource(dataset="a", weight=2, plan="7f")])
+    twice = fb.mix([{"dataset": "a", "weight": 1}, MixtureSource(dataset="a", weight=2, plan="7f")])
     assert repr(twice).startswith("mix([MixtureSource(dataset='a', weight=1.0")
     assert twice.to_list() == [{"dataset": "a", "weight": 1.0}, {"dataset": "a", "weight": 2.0, "plan_id": "7f"}]
 

@@ -22,9 +22,9 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.connection import Connection
-from forebay.native import NativeReader, is_built, open_native
-from forebay.source import Source
+from forebay._client.connection import Connection
+from forebay._client.native import NativeReader, is_built, open_native
+from forebay._client.source import Source
 from harness.certificates import Authority
 from harness.daemon import poll
 from harness.repository import package_environment
@@ -238,10 +238,10 @@ def test_tls_and_tokens(serve: Serve, tmp_path: Path):
         ticket = source._ticket
         stream.close()
     for token, given, kind in (
-        ("wrong-token-wrong-token", ticket, fb.Unauthenticated),
-        (None, ticket, fb.Unauthenticated),
-        (TRAINER, flight.Ticket(ticket.ticket[:-1] + b"!"), fb.PermissionDenied),
-        (OTHER, ticket, fb.PermissionDenied),
+        ("wrong-token-wrong-token", ticket, fb.errors.Unauthenticated),
+        (None, ticket, fb.errors.Unauthenticated),
+        (TRAINER, flight.Ticket(ticket.ticket[:-1] + b"!"), fb.errors.PermissionDenied),
+        (OTHER, ticket, fb.errors.PermissionDenied),
     ):
         refused = Source(Connection(secured.server.url, fb.Credentials(token=token, ca=secured.authority.ca)), given)
         with pytest.raises(kind) as failed:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from forebay.connection import Connection
-from forebay.native import NativeReader, is_built, open_native
-from forebay.source import Source
+from forebay._client.connection import Connection
+from forebay._client.native import NativeReader, is_built, open_native
+from forebay._client.source import Source
 from harness.http2_host import Http2Host, data, flight_data, headers, reset, trailers
 from harness.http2_peer import Kind, frame
 from harness.repository import package_environment
@@ -124,7 +124,7 @@ def test_the_servers_end_is_not_repeated_over_flight_and_other_failures_are(host
     def source() -> Source:
         return Source(Connection(host.url, fb.Credentials()), pa.flight.Ticket(b"ticket"))
 
-    for script, kind in ((headers() + trailers(8, "OVERLOADED: later"), fb.Overloaded), (START, fb.Unavailable)):
+    for script, kind in ((headers() + trailers(8, "OVERLOADED: later"), fb.errors.Overloaded), (START, fb.Unavailable)):
         host.script = script
         ended = source()
         with pytest.raises(kind):
@@ -165,7 +165,7 @@ def test_closing_ends_a_pending_read(host: Http2Host):
     closing = threading.Timer(0.3, reader.close)
     closing.start()
     began = time.monotonic()
-    with pytest.raises(fb.Cancelled, match="closed"):
+    with pytest.raises(fb.errors.Cancelled, match="closed"):
         reader.read()
     assert time.monotonic() - began < 10
     assert host.is_left.wait(10)
@@ -184,8 +184,8 @@ def test_dropping_the_reader_ends_the_call(host: Http2Host):
 INTERRUPTED = """
 import sys
 import forebay as fb
-from forebay.connection import Connection
-from forebay.native import open_native
+from forebay._client.connection import Connection
+from forebay._client.native import open_native
 reader = open_native(Connection(sys.argv[1], fb.Credentials()), b"ticket")
 try:
     print("reading", flush=True)

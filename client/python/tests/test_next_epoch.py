@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
-from forebay.reading import NextEpoch
+from forebay._dataset.reading import NextEpoch
 from forebay.torch import FlightDataset
 from harness.daemon import poll
 from harness.serving import Serve, Server

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.arrays import is_lists
-from forebay.tensors import to_tensors
+from forebay._client.arrays import is_lists
+from forebay._dataset.tensors import to_tensors
 from harness.ragged import HEADER, ROWS, Held, batch, field
 
 

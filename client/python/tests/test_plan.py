@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import forebay as fb
-from forebay.plan_digest import plan_digest
+from forebay._plan.plan_digest import plan_digest
 
 
 def ops_of(columns: fb.Columns) -> list[Any]:

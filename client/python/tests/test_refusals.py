@@ -53,7 +53,7 @@ def test_message_without_reason_is_classified_by_code(text: str):
 
 def test_every_reason_of_an_exception_is_one_of_the_servers():
     known = set(re.findall(r"^  ([A-Z_]+) = \d+;", REASONS.read_text(), re.MULTILINE))
-    kinds = [kind for kind in vars(fb).values() if isinstance(kind, type) and issubclass(kind, fb.ForebayError)]
+    kinds = [kind for kind in vars(fb.errors).values() if isinstance(kind, type) and issubclass(kind, fb.ForebayError)]
     assert {kind.reason for kind in kinds} - known == {""}
     assert {"NOT_FITTED", "ORDER_CHANGED", "OVERLOADED", "SCHEMA_DRIFT", "SNAPSHOT_CHANGED"} <= {
         k.reason for k in kinds

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.explain import read_explain
+from forebay._client.explain import LibraryColumn, read_explain
 from forebay.torch import FlightDataset
 from harness.serving import Serve, Server
 
@@ -120,9 +120,9 @@ def test_explain_names_the_columns_that_the_library_decodes(serve: Serve, tmp_pa
     with fb.connect(server.url) as connected:
         new, old = (connected.explain(name, plan) for name in ("new", "old"))
         only_numbers = connected.explain("new", fb.Plan(outputs={"x": fb.cols("x")}))
-    library = [fb.LibraryColumn("items", "nested", 2), fb.LibraryColumn("price", "fixed length", 2)]
+    library = [LibraryColumn("items", "nested", 2), LibraryColumn("price", "fixed length", 2)]
     assert (new.columns, new.fused_columns, list(new.library_columns)) == (5, 3, library)
-    library.append(fb.LibraryColumn("seen", "INT96", 2))
+    library.append(LibraryColumn("seen", "INT96", 2))
     assert (old.columns, old.fused_columns, list(old.library_columns)) == (5, 2, library)
     assert "fused 3 of 5 columns; 2 by the parquet crate: nested (items), fixed length (price)" in str(new)
     assert "fused 1 of 1 columns\n" in str(only_numbers)
@@ -146,5 +146,5 @@ def test_explanation_of_many_ranks_is_summarized():
     assert "shuffled, 16 lanes" in summary
     assert "2.5 MB read, 3.0 GB of memory" in summary
     assert "8 more ranks" in summary
-    with pytest.raises(fb.StreamError, match="0 results"):
+    with pytest.raises(fb.errors.StreamError, match="0 results"):
         read_explain([])

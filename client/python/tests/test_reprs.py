@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.terminal_text import text_width
+from forebay._show.preview import Preview
+from forebay._show.terminal_text import text_width
 
 HOSTILE = ["<script>alert(1)</script>", "a&b", "\"'><img src=x onerror=y>", "line\nbreak\x1b[31m", "</td></table>"]
 
@@ -99,7 +100,7 @@ def test_hostile_names_are_text(kind: str):
         "plan": plan,
         "fitted": fb.FittedPlan("0123", plan),
         "output": plan.outputs[HOSTILE[1]],
-        "preview": fb.Preview(HOSTILE[0], pa.table({name: [name, None] for name in HOSTILE})),
+        "preview": Preview(HOSTILE[0], pa.table({name: [name, None] for name in HOSTILE})),
     }[kind]
     found = Tags(shown._repr_html_())
     assert found.tags <= {"p", "table", "tr", "th", "td", "br"}
@@ -149,7 +150,7 @@ def test_a_preview_shows_types_and_values(client: fb.Client, monkeypatch: pytest
 
 
 def test_a_preview_of_many_rows_and_columns_is_bounded():
-    preview = fb.Preview("t", pa.table({f"c{number}": list(range(1_000)) for number in range(500)}))
+    preview = Preview("t", pa.table({f"c{number}": list(range(1_000)) for number in range(500)}))
     assert repr(preview).splitlines()[-1] == "… 940 more rows: see table"
     assert preview._repr_html_().count("<tr>") == 62
     assert Tags(preview._repr_html_()).text[0] == "t: first 1,000 rows, 500 columns, 460 not shown"

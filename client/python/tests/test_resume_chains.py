@@ -21,8 +21,8 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import forebay as fb
-from forebay.cursor import Order
-from forebay.resume import start_at
+from forebay._client.cursor import Order
+from forebay._client.resume import start_at
 from forebay.torch import FlightDataset
 from harness.epoch_order import Epoch, passing_rows
 from harness.restartable import Restartable

@@ -19,10 +19,11 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.connection import Connection
-from forebay.header import read_header
-from forebay.ring import RingReader, ring_path
-from forebay.source import Source
+from forebay._client import private_server
+from forebay._client.connection import Connection
+from forebay._client.header import read_header
+from forebay._client.ring import RingReader, ring_path
+from forebay._client.source import Source
 from forebay.torch import FlightDataset
 from harness.daemon import poll
 from harness.repository import package_environment
@@ -210,12 +211,12 @@ def test_killing_the_client_frees_its_memory(serve: Serve, folder: Path):
 def test_a_killed_private_server_is_reported(folder: Path):
     # Another folder name than that of other tests, so that the server is this test's.
     url = fb.local(killed=folder)
-    server = next(one for one in fb.private_server._servers.values() if one.url == url)
+    server = next(one for one in private_server._servers.values() if one.url == url)
     with fb.connect(url, retry_seconds=0) as client:
         stream = client.stream("killed", PLAN, batch_size=10)
         next(stream)
         os.kill(server.pid, signal.SIGKILL)
-        with pytest.raises(fb.ServerEnded, match="the private forebay-server ended with -9"):
+        with pytest.raises(fb.errors.ServerEnded, match="the private forebay-server ended with -9"):
             list(stream)
 
 
@@ -275,9 +276,9 @@ def test_tokens_are_checked_as_over_flight(serve: Serve, folder: Path, tmp_path:
     path = ring_path(server.url)
     assert path is not None
     for headers, given, kind in (
-        ([(b"authorization", b"Bearer wrong-token-wrong-token")], ticket.ticket, fb.Unauthenticated),
-        ([], ticket.ticket, fb.Unauthenticated),
-        (good.headers(server.url), ticket.ticket[:-1] + b"!", fb.PermissionDenied),
+        ([(b"authorization", b"Bearer wrong-token-wrong-token")], ticket.ticket, fb.errors.Unauthenticated),
+        ([], ticket.ticket, fb.errors.Unauthenticated),
+        (good.headers(server.url), ticket.ticket[:-1] + b"!", fb.errors.PermissionDenied),
     ):
         with pytest.raises(kind) as refused:
             RingReader(path, headers, given).read()

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from forebay.ring import RingReader
-from forebay.ring_memory import GET_SEALS, SEAL_SHRINK
-from forebay.ring_socket import ANSWER, CANCEL, END, HEAD, INLINE, MESSAGE, SLOT
+from forebay._client.ring import RingReader
+from forebay._client.ring_memory import GET_SEALS, SEAL_SHRINK
+from forebay._client.ring_socket import ANSWER, CANCEL, END, HEAD, INLINE, MESSAGE, SLOT
 from harness.scripted_stream import BATCH, BODY, FAILURES, HEADER, METADATA, SCHEMA, damaged
 
 ADD_SEALS = 1033

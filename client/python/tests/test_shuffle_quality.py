@@ -100,9 +100,9 @@ def test_ranks_of_an_older_run_that_keep_their_rows_are_reported(serve: Serve, w
     data = kind(server.url, "one", IDS, rank=0, **OPTIONS)
     data.load_state_dict(old_state(2))
     pattern = "each rank reads 100% of its rows in the next epoch, too.* give 25%.* version 2 of the order"
-    with pytest.warns(fb.KeptRows, match=pattern) as warned:
+    with pytest.warns(fb.errors.KeptRows, match=pattern) as warned:
         epochs = [np.concatenate([batch["id"] for batch in data]) for _ in range(3)]
-    assert len([one for one in warned if one.category is fb.KeptRows]) == 1
+    assert len([one for one in warned if one.category is fb.errors.KeptRows]) == 1
     # Its later epochs have the older version, too.
     with fb.connect(server.url) as client:
         for number, rows in enumerate(epochs):

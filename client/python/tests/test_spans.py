@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.device_copy import leaves_of, with_leaves
-from forebay.ragged import Ragged
-from forebay.spans import ALIGNMENT, GAP_MAX, spans_of
-from forebay.tensors import to_tensors
+from forebay._client.ragged import Ragged
+from forebay._dataset.device_copy import leaves_of, with_leaves
+from forebay._dataset.spans import ALIGNMENT, GAP_MAX, spans_of
+from forebay._dataset.tensors import to_tensors
 from harness.serving import Server
 
 CPU = torch.device("cpu")

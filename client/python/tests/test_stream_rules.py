@@ -76,14 +76,14 @@ def test_invalid_stream_raises(misbehaving: Misbehaving, script: list[Any], word
     misbehaving.script = script
     plan = fb.Plan(outputs={"x": fb.cols("x")})
     with connected(misbehaving) as client, client.stream("d", plan, batch_size=4) as stream:
-        with pytest.raises(fb.StreamError, match=words):
+        with pytest.raises(fb.errors.StreamError, match=words):
             list(stream)
         place = stream.cursor()
         # An error is not the end of the epoch: the stream retries, and this server fails again.
         if words == "the last one":
             assert list(stream) == []
         else:
-            with pytest.raises(fb.StreamError):
+            with pytest.raises(fb.errors.StreamError):
                 list(stream)
         assert stream.cursor() == place
         stream.close()
@@ -136,15 +136,18 @@ CONTEXT = (
         (pa.ArrowKeyError("Flight returned not found error, with message: "), fb.NotFound),
         (pa.ArrowInvalid("gRPC returned precondition failed error, with message: "), fb.FailedPrecondition),
         (pa.ArrowInvalid("gRPC returned resource exhausted error, with message: "), fb.ResourceExhausted),
-        (fl.FlightInternalError("gRPC returned data loss error, with message: "), fb.DataLoss),
+        (fl.FlightInternalError("gRPC returned data loss error, with message: "), fb.errors.DataLoss),
         (fl.FlightInternalError("gRPC returned aborted error, with message: "), fb.SnapshotChanged),
-        (fl.FlightInternalError("Flight returned internal error, with message: "), fb.InternalError),
+        (fl.FlightInternalError("Flight returned internal error, with message: "), fb.errors.InternalError),
         (fl.FlightUnavailableError("Flight returned unavailable error, with message: "), fb.Unavailable),
-        (fl.FlightUnauthenticatedError("Flight returned unauthenticated error, with message: "), fb.Unauthenticated),
-        (fl.FlightUnauthorizedError("Flight returned unauthorized error, with message: "), fb.PermissionDenied),
-        (fl.FlightTimedOutError("Flight returned timeout error, with message: "), fb.DeadlineExceeded),
-        (fl.FlightCancelledError("Flight cancelled call, with message: "), fb.Cancelled),
-        (pa.ArrowNotImplementedError("Flight returned unimplemented error, with message: "), fb.Unimplemented),
+        (
+            fl.FlightUnauthenticatedError("Flight returned unauthenticated error, with message: "),
+            fb.errors.Unauthenticated,
+        ),
+        (fl.FlightUnauthorizedError("Flight returned unauthorized error, with message: "), fb.errors.PermissionDenied),
+        (fl.FlightTimedOutError("Flight returned timeout error, with message: "), fb.errors.DeadlineExceeded),
+        (fl.FlightCancelledError("Flight cancelled call, with message: "), fb.errors.Cancelled),
+        (pa.ArrowNotImplementedError("Flight returned unimplemented error, with message: "), fb.errors.Unimplemented),
     ],
 )
 @pytest.mark.parametrize("context", ["", CONTEXT, ". Detail: Internal"])

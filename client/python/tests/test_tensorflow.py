@@ -25,7 +25,7 @@ from harness.serving import Serve, Server
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed; `make test-tensorflow` installs it")
 
-from forebay.elements import Elements  # noqa: E402
+from forebay._dataset.elements import Elements  # noqa: E402
 from forebay.tensorflow import FlightData, dataset  # noqa: E402 (without TensorFlow there is nothing to import)
 
 ROWS = 100
@@ -506,8 +506,8 @@ WAITING = """
 import sys, time
 import tensorflow as tf
 import forebay as fb
-from forebay.elements import Elements
-from forebay.stream import Stream
+from forebay._dataset.elements import Elements
+from forebay._client.stream import Stream
 from forebay.tensorflow import dataset
 read, taken = Stream.__next__, {}
 

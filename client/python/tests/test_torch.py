@@ -14,10 +14,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import forebay as fb
-from forebay.arrays import numbers
-from forebay.device_copy import DeviceCopy
-from forebay.header import BatchHeader
-from forebay.tensors import to_tensors
+from forebay._client.arrays import numbers
+from forebay._client.header import BatchHeader
+from forebay._dataset.device_copy import DeviceCopy
+from forebay._dataset.tensors import to_tensors
 from forebay.torch import FlightDataset
 from harness.serving import Server
 
@@ -236,9 +236,9 @@ def test_unequal_steps_are_refused_wherever_they_are_counted(server: Server):
 
 @pytest.mark.parametrize("kind", [FlightDataset, fb.ArrayDataset])
 def test_an_epoch_without_a_step_is_reported(server: Server, kind: Any):
-    with pytest.warns(fb.EmptyEpoch, match="no steps: no row passes the filter"):
+    with pytest.warns(fb.errors.EmptyEpoch, match="no steps: no row passes the filter"):
         assert list(kind(server.url, "tiny", IDS, filter="id < 0")) == []
-    with pytest.warns(fb.EmptyEpoch, match="remainder drop too few for a whole batch on every rank"):
+    with pytest.warns(fb.errors.EmptyEpoch, match="remainder drop too few for a whole batch on every rank"):
         assert list(kind(server.url, "tiny", IDS, batch_size=101, remainder="drop")) == []
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import forebay as fb
-from forebay.native import is_built
+from forebay._client.native import is_built
 from forebay.torch import FlightDataset
 from harness.serving import Serve, Server
 from harness.transports import PLAN, REQUESTS, ROWS, assert_same, batches, column, table, tickets

@@ -17,7 +17,7 @@ const PYTHON: &str = "python3";
 const COMPARE: &str = "\
 import sys
 try:
-    from forebay.comparison.__main__ import main
+    from forebay._client.comparison.__main__ import main
 except ImportError as error:
     print(f\"error: {error}: `forebay compare` needs the Python package forebay; install it for {sys.executable}, or \"
           \"set FOREBAY_PYTHON to an interpreter that has it\", file=sys.stderr)

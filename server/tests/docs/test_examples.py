@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forebay.translation.mllib.sql_expression import REWRITTEN, SAME
-from forebay.translation.mllib.translate import TRANSLATORS
-from forebay.translation.nvtabular.translate import TRANSLATORS as OPERATORS
-from forebay.translation.sklearn.translate import COMPOSERS
-from forebay.translation.sklearn.translate import TRANSLATORS as ESTIMATORS
+from forebay._plan.translation.mllib.sql_expression import REWRITTEN, SAME
+from forebay._plan.translation.mllib.translate import TRANSLATORS
+from forebay._plan.translation.nvtabular.translate import TRANSLATORS as OPERATORS
+from forebay._plan.translation.sklearn.translate import COMPOSERS
+from forebay._plan.translation.sklearn.translate import TRANSLATORS as ESTIMATORS
 from harness.documents import BOOK, ROOT, example, examples
 from harness.serving import Server
 

@@ -348,7 +348,7 @@ def test_a_kept_fit_needs_the_same_grants(folder: Path):
             assert client.fit("data", plan).cached
         with (
             fb.connect(daemon.url, credentials=fb.Credentials(token=tokens["outsider"])) as client,
-            pytest.raises(fb.PermissionDenied),
+            pytest.raises(fb.errors.PermissionDenied),
         ):
             client.fit("data", plan)
 

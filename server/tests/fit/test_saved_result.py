@@ -12,7 +12,7 @@ import pyarrow.flight as fl
 import pytest
 
 import forebay as fb
-from forebay.plan_digest import ENUMS, MESSAGES, plan_digest
+from forebay._plan.plan_digest import ENUMS, MESSAGES, plan_digest
 from harness.repository import ROOT
 from harness.serving import Server, fit
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from forebay._client.plan_check import CheckedOutput, PlanCheck
 from harness.serving import Serve, Server, info
 
 ROWS = 1000
@@ -45,7 +46,7 @@ def checker(checked_server: Server) -> Iterator[fb.Client]:
         yield client
 
 
-def outputs(check: fb.PlanCheck) -> dict[str, fb.CheckedOutput]:
+def outputs(check: PlanCheck) -> dict[str, CheckedOutput]:
     return {output.name: output for output in check.outputs}
 
 
@@ -147,5 +148,5 @@ def test_the_check_reads_no_rows(table: pa.Table, tmp_path: Path, serve: Serve):
     with fb.connect(server.url) as client:
         check = client.check_plan("t", fb.Plan(outputs={"x": fb.cols("id").standardize()}))
         assert check.passes == 1
-        with pytest.raises(fb.DataLoss):
+        with pytest.raises(fb.errors.DataLoss):
             client.fit("t", fb.Plan(outputs={"x": fb.cols("id").standardize()}))

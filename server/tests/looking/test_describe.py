@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from forebay._client.description import DatasetDescription
+from forebay._show.progress import FitProgress
 from harness.daemon import LOOPBACK, Daemon
 from harness.metrics import scrape
 from harness.serving import Serve, Server
@@ -131,11 +133,11 @@ def looker(described_server: Server):
 
 
 @pytest.fixture(scope="module")
-def description(looker: fb.Client) -> fb.DatasetDescription:
+def description(looker: fb.Client) -> DatasetDescription:
     return looker.describe("hostile")
 
 
-def test_every_column_has_its_type_and_nulls(looker: fb.Client, description: fb.DatasetDescription, table: pa.Table):
+def test_every_column_has_its_type_and_nulls(looker: fb.Client, description: DatasetDescription, table: pa.Table):
     assert description.rows == ROWS
     assert list(description) == table.column_names
     stored = looker.schema("hostile")
@@ -153,7 +155,7 @@ def clean(table: pa.Table, name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_bounds_distinct_values_and_counts_are_those_of_python(
-    description: fb.DatasetDescription, table: pa.Table, name: str
+    description: DatasetDescription, table: pa.Table, name: str
 ):
     found, values = description[name], clean(table, name)
     assert found.nans + found.nulls == ROWS - len(values)
@@ -167,7 +169,7 @@ def test_bounds_distinct_values_and_counts_are_those_of_python(
 
 
 @pytest.mark.parametrize("name", ["id", "float", "float32", "half", "small", "huge"])
-def test_moments_and_quantiles_are_those_of_numpy(description: fb.DatasetDescription, table: pa.Table, name: str):
+def test_moments_and_quantiles_are_those_of_numpy(description: DatasetDescription, table: pa.Table, name: str):
     found, values = description[name], np.array(clean(table, name), dtype=np.float64)
     assert found.mean == pytest.approx(values.mean(), rel=1e-12)
     assert found.deviation == pytest.approx(values.std(), rel=1e-12)
@@ -176,7 +178,7 @@ def test_moments_and_quantiles_are_those_of_numpy(description: fb.DatasetDescrip
     assert [float(value) for value in found.quantiles.values()] == pytest.approx(np.quantile(values, SHARES), rel=1e-12)
 
 
-def test_pandas_and_duckdb_agree(description: fb.DatasetDescription, table: pa.Table):
+def test_pandas_and_duckdb_agree(description: DatasetDescription, table: pa.Table):
     frame = table.select(["float", "small"]).to_pandas()
     for name in ("float", "small"):
         want = frame[name].describe(percentiles=list(SHARES))
@@ -195,7 +197,7 @@ def test_pandas_and_duckdb_agree(description: fb.DatasetDescription, table: pa.T
         )
 
 
-def test_nan_and_infinity(description: fb.DatasetDescription, table: pa.Table):
+def test_nan_and_infinity(description: DatasetDescription, table: pa.Table):
     special = table["special"].to_pylist()
     found = description["special"]
     assert found.nans == sum(value is not None and value != value for value in special)
@@ -207,7 +209,7 @@ def test_nan_and_infinity(description: fb.DatasetDescription, table: pa.Table):
     assert "-0.0" not in {str(one.value) for one in found.top}
 
 
-def test_times_are_exact_before_1970(description: fb.DatasetDescription, table: pa.Table):
+def test_times_are_exact_before_1970(description: DatasetDescription, table: pa.Table):
     for name, unit in (("stamp", "us"), ("nanos", "ns"), ("date", "D")):
         values = np.array(clean_times(table, name), dtype=f"datetime64[{unit}]")
         found = description[name]
@@ -225,7 +227,7 @@ def clean_times(table: pa.Table, name: str) -> list[Any]:
     return table[name].drop_null().cast(pa.int32() if name == "date" else pa.int64()).to_pylist()
 
 
-def test_texts_are_cut(description: fb.DatasetDescription):
+def test_texts_are_cut(description: DatasetDescription):
     found = description["long"]
     assert (found.distinct, found.lengths) == (3, (6001, 6001.0, 6001))
     assert str(found.max) == "ä" * 64 + "…"
@@ -233,7 +235,7 @@ def test_texts_are_cut(description: fb.DatasetDescription):
     assert sum(one.rows for one in found.top) == ROWS
 
 
-def test_nested_and_binary_columns_have_lengths_and_a_note(description: fb.DatasetDescription, table: pa.Table):
+def test_nested_and_binary_columns_have_lengths_and_a_note(description: DatasetDescription, table: pa.Table):
     for name, note in (("binary", "binary"), ("list", "list"), ("matrix", "list"), ("map", "map")):
         lengths = [len(value) for value in table[name].to_pylist() if value is not None]
         found = description[name]
@@ -292,7 +294,7 @@ def test_many_distinct_values_are_estimated_and_frequent_ones_counted(looker: fb
         found.class_weights("id")
 
 
-def test_class_weights_balance_classes(description: fb.DatasetDescription, table: pa.Table):
+def test_class_weights_balance_classes(description: DatasetDescription, table: pa.Table):
     from sklearn.utils.class_weight import compute_class_weight
 
     for name in ("small", "flag", "word"):
@@ -361,7 +363,7 @@ def test_columns_that_do_not_fit_memory_together_take_several_passes(tmp_path: P
     columns = {f"c{i}": np.arange(50) * i for i in range(12)}
     pq.write_table(pa.table(columns), tmp_path / "data/a.parquet", row_group_size=20)
     server = serve({"data": tmp_path / "data"}, "--fit-memory-bytes", "128MiB")
-    seen: list[fb.FitProgress] = []
+    seen: list[FitProgress] = []
     with fb.connect(server.url) as client:
         found = client.describe("data", progress=seen.append)
     assert [found[name].max for name in columns] == [int(values.max()) for values in columns.values()]
@@ -409,7 +411,7 @@ def test_concurrent_requests_share_one_pass(tmp_path: Path):
     (tmp_path / "data").mkdir()
     table = pa.table({"a": np.random.default_rng(1).normal(size=400_000)})
     pq.write_table(table, tmp_path / "data/a.parquet", row_group_size=50_000)
-    found: list[fb.DatasetDescription] = []
+    found: list[DatasetDescription] = []
 
     def describe(url: str) -> None:
         with fb.connect(url) as client:
@@ -428,7 +430,7 @@ def test_concurrent_requests_share_one_pass(tmp_path: Path):
     assert read < 1.5 * size
 
 
-def test_frames_and_tables(description: fb.DatasetDescription):
+def test_frames_and_tables(description: DatasetDescription):
     frame = description.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert frame.loc["huge", "min"] == -(2**63)
@@ -442,7 +444,7 @@ def test_frames_and_tables(description: fb.DatasetDescription):
 
 
 @pytest.mark.parametrize("width", [40, 72, 100, 200])
-def test_the_table_fits_the_terminal(description: fb.DatasetDescription, monkeypatch: pytest.MonkeyPatch, width: int):
+def test_the_table_fits_the_terminal(description: DatasetDescription, monkeypatch: pytest.MonkeyPatch, width: int):
     monkeypatch.setenv("COLUMNS", str(width))
     lines = repr(description).splitlines()
     assert len(lines) == 2 + len(description)

@@ -144,7 +144,7 @@ def test_the_wheel_trains_the_readme_example(installed: Installed, flights_folde
     assert str(flights_folder) in code
     # PyTorch and its dependencies are those of the tests; a folder on PYTHONPATH enables no editable install.
     seen = """
-from forebay import server_program
+from forebay._client import server_program
 print(server_program.server_program(), data.stats()["rows"], batch["dense"].dtype)
 """
     printed = installed.run(code + seen, PYTHONPATH=str(packages_folder())).split()

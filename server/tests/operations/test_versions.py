@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay import server_version, version
+from forebay._client import server_version, version
 from harness.serving import Serve, Server
 
 PLAN = fb.Plan(outputs={"x": fb.cols("x")})
@@ -86,19 +86,19 @@ def test_the_package_and_the_server_speak_one_protocol(server: Server):
 
 def test_a_client_of_another_protocol_is_told_what_to_upgrade(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(version, "PROTOCOL", 7)
-    with pytest.raises(fb.IncompatibleVersion, match="uses protocol 7.* upgrade the server") as refused:
+    with pytest.raises(fb.errors.IncompatibleVersion, match="uses protocol 7.* upgrade the server") as refused:
         fb.connect(server.url)
     assert (refused.value.reason, refused.value.code) == ("INCOMPATIBLE_VERSION", "FAILED_PRECONDITION")
     assert isinstance(refused.value, fb.FailedPrecondition)
     monkeypatch.setattr(version, "PROTOCOL", 0)
-    with pytest.raises(fb.IncompatibleVersion, match="upgrade the client to version"):
+    with pytest.raises(fb.errors.IncompatibleVersion, match="upgrade the client to version"):
         fb.connect(server.url)
 
 
 def test_a_server_of_an_older_protocol_is_named():
     with Other({"forebay-version": "0.0.9", "forebay-protocol": "0"}) as other:
         with pytest.raises(
-            fb.IncompatibleVersion, match=r"forebay-server 0\.0\.9, which supports protocol 0"
+            fb.errors.IncompatibleVersion, match=r"forebay-server 0\.0\.9, which supports protocol 0"
         ) as refused:
             fb.connect(other.url)
         assert "upgrade the server" in str(refused.value)

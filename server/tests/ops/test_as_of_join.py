@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.plan_digest import plan_digest
+from forebay._plan.plan_digest import plan_digest
 from harness.exchange import exchange
 from harness.ops.tables import write
 from harness.prepare import prepare

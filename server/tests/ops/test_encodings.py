@@ -17,7 +17,7 @@ import xxhash
 from sklearn.preprocessing import TargetEncoder
 
 import forebay as fb
-from forebay.ops import TargetMean
+from forebay._plan.ops import TargetMean
 from harness.exchange import exchange
 from harness.ops.tables import features, same_bits, write
 from harness.serving import Serve, Server, fit, info, stored

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
-from forebay.plan_digest import plan_digest
+from forebay._plan.plan_digest import plan_digest
 from harness.ops.tables import features
 from harness.serving import Serve
 

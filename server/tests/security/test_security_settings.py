@@ -27,7 +27,7 @@ def test_python_client_reads_credentials_from_arguments_and_environment(
         assert list(client.datasets()) == ["numbers"]
         assert sum(len(batch["x"]) for batch in client.stream("numbers", plan, shuffle=True)) == 1000
         assert len(client.replay("numbers", plan, step=0).rows) == 1000
-        with pytest.raises(fb.PermissionDenied):
+        with pytest.raises(fb.errors.PermissionDenied):
             client.table("secret").read()
     (tmp_path / "token").write_text(TRAINER + "\n")
     monkeypatch.setenv("FOREBAY_TOKEN_FILE", str(tmp_path / "token"))
@@ -35,7 +35,7 @@ def test_python_client_reads_credentials_from_arguments_and_environment(
     with fb.connect(secured.server.url) as client:
         assert list(client.datasets()) == ["numbers"]
     monkeypatch.delenv("FOREBAY_TOKEN_FILE")
-    with pytest.raises(fb.Unauthenticated):
+    with pytest.raises(fb.errors.Unauthenticated):
         fb.connect(secured.server.url)
     for token in ("", "a\nb", "ä"):
         with pytest.raises(ValueError, match="a header cannot carry"):

@@ -91,7 +91,7 @@ def test_fresh_shards_equal_the_plan(models: dict[str, tuple[PipelineModel, Path
 def test_a_live_model_is_refused_as_its_saved_form(models: dict[str, tuple[PipelineModel, Path]], pipeline: str):
     messages: list[str] = []
     for one in (models[pipeline][0], models[pipeline][1] / "model"):
-        with pytest.raises(fb.UntranslatableStage) as caught:
+        with pytest.raises(fb.errors.UntranslatableStage) as caught:
             fb.from_mllib(one)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]

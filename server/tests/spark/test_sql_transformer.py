@@ -14,7 +14,7 @@ from pyspark.ml.feature import SQLTransformer
 from pyspark.sql import SparkSession
 
 import forebay as fb
-from forebay.translation.mllib.sql_expression import REWRITTEN, SAME
+from forebay._plan.translation.mllib.sql_expression import REWRITTEN, SAME
 
 ROWS = 60
 

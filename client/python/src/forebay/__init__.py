@@ -9,142 +9,76 @@
 For tensors use `forebay.torch`; no other public module imports torch.
 """
 
-from .array_dataset import ArrayDataset
-from .chains import cols
-from .client import Client, connect
-from .columns import Columns
-from .comparison import ColumnComparison, Comparison, ValueDifference, compare
-from .credentials import Credentials
-from .cursor import Cursor
-from .description import ColumnDescription, DatasetDescription, LeftOutFiles
-from .epoch_checks import EmptyEpoch, KeptRows, UnevenRanks
+from ._client.client import Client, connect
+from ._client.comparison import compare
+from ._client.credentials import Credentials
+from ._client.cursor import Cursor
+from ._client.exchange import Exchange
+from ._client.groups import Group
+from ._client.map_batches import map_batches
+from ._client.mixture import Mixture, mix
+from ._client.options import StreamOptions
+from ._client.private_server import local
+from ._client.ragged import Ragged
+from ._client.stream import Batch, Stream
+from ._client.version import package_version
+from ._dataset.array_dataset import ArrayDataset
+from ._plan.chains import cols
+from ._plan.columns import Columns
+from ._plan.fitted import FittedPlan
+from ._plan.joins import join
+from ._plan.outputs import Output, label, output
+from ._plan.pack import Pack
+from ._plan.plan import Plan
+from ._plan.translation.mllib import from_mllib
+from ._plan.translation.nvtabular import from_nvtabular
+from ._plan.translation.sklearn import from_sklearn
 from .errors import (
     BrokenStream,
-    Cancelled,
     CursorRefused,
-    DataLoss,
-    DeadlineExceeded,
     FailedPrecondition,
     ForebayError,
-    ForkedInUse,
-    IncompatibleVersion,
-    InternalError,
     InvalidRequest,
     NotFitted,
     NotFound,
-    OrderChanged,
-    Overloaded,
-    PermissionDenied,
     ResourceExhausted,
     SchemaDrift,
-    ServerEnded,
     SnapshotChanged,
-    StreamError,
-    Unauthenticated,
     Unavailable,
-    Unimplemented,
+    UnevenRanks,
 )
-from .exchange import Exchange
-from .explain import CacheExplain, Explain, LibraryColumn, RankExplain
-from .fitted import FittedPlan
-from .groups import Group
-from .header import BatchHeader, DatasetInfo, SourceInfo, StreamInfo
-from .joins import Join, join
-from .map_batches import MappedBatches, map_batches
-from .mixture import Mixture, MixtureSource, mix
-from .options import StreamOptions
-from .outputs import Output, label, output
-from .pack import Pack
-from .plan import Plan
-from .plan_check import CheckedOutput, LearnedStatistic, PlanCheck
-from .preview import Preview
-from .private_server import local
-from .progress import FitProgress
-from .ragged import Ragged
-from .replay import Replay
-from .stored_plan import PlanDataset, StoredPlan
-from .stream import Batch, Stream
-from .table_stream import TableStream
-from .translation import Translation, UntranslatableStage
-from .translation.mllib import from_mllib
-from .translation.nvtabular import from_nvtabular
-from .translation.sklearn import from_sklearn
-from .version import package_version
 
 __version__ = package_version()
 
 __all__ = [
     "ArrayDataset",
     "Batch",
-    "BatchHeader",
     "BrokenStream",
-    "CacheExplain",
-    "Cancelled",
-    "CheckedOutput",
     "Client",
-    "ColumnComparison",
-    "ColumnDescription",
     "Columns",
-    "Comparison",
     "Credentials",
     "Cursor",
     "CursorRefused",
-    "DataLoss",
-    "DatasetDescription",
-    "DatasetInfo",
-    "DeadlineExceeded",
-    "EmptyEpoch",
     "Exchange",
-    "Explain",
     "FailedPrecondition",
-    "FitProgress",
     "FittedPlan",
     "ForebayError",
-    "ForkedInUse",
     "Group",
-    "IncompatibleVersion",
-    "InternalError",
     "InvalidRequest",
-    "Join",
-    "KeptRows",
-    "LearnedStatistic",
-    "LeftOutFiles",
-    "LibraryColumn",
-    "MappedBatches",
     "Mixture",
-    "MixtureSource",
     "NotFitted",
     "NotFound",
-    "OrderChanged",
     "Output",
-    "Overloaded",
     "Pack",
-    "PermissionDenied",
     "Plan",
-    "PlanCheck",
-    "PlanDataset",
-    "Preview",
     "Ragged",
-    "RankExplain",
-    "Replay",
     "ResourceExhausted",
     "SchemaDrift",
-    "ServerEnded",
     "SnapshotChanged",
-    "SourceInfo",
-    "StoredPlan",
     "Stream",
-    "StreamError",
-    "StreamInfo",
     "StreamOptions",
-    "TableStream",
-    "Translation",
-    "Unauthenticated",
     "Unavailable",
     "UnevenRanks",
-    "Unimplemented",
-    "UntranslatableStage",
-    "ValueDifference",
     "cols",
     "compare",
     "connect",

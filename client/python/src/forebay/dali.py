@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from .array_dataset import RankDataset
-from .arrays import Array, is_bfloat16, is_numbers
+from ._client.arrays import Array, is_bfloat16, is_numbers
+from ._client.mixture import Mixture
+from ._client.options import RankKeywords
+from ._client.stream import Batch
+from ._dataset.array_dataset import RankDataset
+from ._dataset.framework import framework
+from ._plan.fitted import FittedPlan
+from ._plan.plan import Plan
 from .errors import InvalidRequest
-from .fitted import FittedPlan
-from .framework import framework
-from .mixture import Mixture
-from .options import RankKeywords
-from .plan import Plan
-from .stream import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

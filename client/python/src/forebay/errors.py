@@ -21,12 +21,14 @@ __all__ = [
     "CursorRefused",
     "DataLoss",
     "DeadlineExceeded",
+    "EmptyEpoch",
     "FailedPrecondition",
     "ForebayError",
     "ForkedInUse",
     "IncompatibleVersion",
     "InternalError",
     "InvalidRequest",
+    "KeptRows",
     "NotFitted",
     "NotFound",
     "OrderChanged",
@@ -39,8 +41,11 @@ __all__ = [
     "StreamError",
     "Unauthenticated",
     "Unavailable",
+    "UnevenRanks",
     "Unimplemented",
+    "UntranslatableStage",
     "of_status",
+    "translate",
     "translated",
 ]
 
@@ -196,6 +201,32 @@ class StreamError(ForebayError):
 
 class BrokenStream(StreamError):
     """A stream broke in transit: it ended before its last batch, or a batch was corrupted."""
+
+
+class UnevenRanks(InvalidRequest):
+    """The ranks of an epoch differ in steps, and the dataset was not made with ``remainder="keep"``."""
+
+
+class KeptRows(UserWarning):
+    """Each rank of a shuffled epoch reads mostly rows that it reads in the next epoch, too."""
+
+
+class EmptyEpoch(UserWarning):
+    """An epoch has no steps on any rank."""
+
+
+class UntranslatableStage(ValueError):
+    """A stage of a pipeline cannot be part of a plan; the message names it and what to do."""
+
+    uid: str
+    """The stage in its pipeline: a uid of Spark, the names of steps in scikit-learn, or a node in NVTabular."""
+    class_name: str
+    """Its class, with the package."""
+
+    def __init__(self, uid: str, class_name: str, problem: str) -> None:
+        super().__init__(f"stage {uid} ({class_name.rpartition('.')[2]}): {problem}")
+        self.uid = uid
+        self.class_name = class_name
 
 
 # Exception for pyarrow's phrase of a status code (cpp/src/arrow/flight/transport/grpc/util_internal.cc).

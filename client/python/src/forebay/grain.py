@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .array_dataset import RankDataset
-from .framework import framework
+from ._dataset.array_dataset import RankDataset
+from ._dataset.framework import framework
 
 __all__ = ["FlightIterDataset"]
 

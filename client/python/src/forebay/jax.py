@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from .array_dataset import RankDataset
-from .arrays import Array, field_of, is_bfloat16, is_numbers
+from ._client.arrays import Array, field_of, is_bfloat16, is_numbers
+from ._client.mixture import Mixture
+from ._client.stream import Batch
+from ._dataset.array_dataset import RankDataset
+from ._dataset.framework import framework
+from ._plan.fitted import FittedPlan
+from ._plan.plan import Plan
 from .errors import InvalidRequest
-from .fitted import FittedPlan
-from .framework import framework
-from .mixture import Mixture
-from .plan import Plan
-from .stream import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .array_dataset import ArrayDataset
-from .arrays import Array
-from .elements import Elements
+from ._client.arrays import Array
+from ._client.stream import Batch
+from ._dataset.array_dataset import ArrayDataset
+from ._dataset.elements import Elements
+from ._dataset.framework import framework
+from ._dataset.one_epoch import OneEpoch
+from ._dataset.tabular import Tabular
 from .errors import StreamError
-from .framework import framework
-from .one_epoch import OneEpoch
-from .stream import Batch
-from .tabular import Tabular
 
 __all__ = ["FlightSequence"]
 

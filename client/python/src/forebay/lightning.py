@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .dataset import FlightDataset
-from .framework import framework
-from .loader import FlightLoader
+from ._dataset.dataset import FlightDataset
+from ._dataset.framework import framework
+from ._dataset.loader import FlightLoader
 
 __all__ = ["FlightDataModule"]
 

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pyarrow as pa
 import torch
 
-from .client import Client
-from .dataset import FlightDataset
-from .fitted import FittedPlan
-from .framework import framework
-from .loader import FlightLoader
-from .plan import Plan
-from .tensors import TensorBatch, TensorColumns, to_tensors
+from ._client.client import Client
+from ._dataset.dataset import FlightDataset
+from ._dataset.framework import framework
+from ._dataset.loader import FlightLoader
+from ._dataset.tensors import TensorBatch, TensorColumns, to_tensors
+from ._plan.fitted import FittedPlan
+from ._plan.plan import Plan
 
 __all__ = ["EdgeLoader", "graph"]
 

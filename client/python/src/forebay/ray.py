@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from .fitted import FittedPlan
-from .framework import framework
-from .mixture import Mixture
-from .options import SourceKeywords
-from .plan import Plan
-from .rank_tables import RankTables, rank_tables
+from ._client.mixture import Mixture
+from ._client.options import SourceKeywords
+from ._dataset.framework import framework
+from ._dataset.rank_tables import RankTables, rank_tables
+from ._plan.fitted import FittedPlan
+from ._plan.plan import Plan
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .dataset import FlightDataset
+    from ._dataset.dataset import FlightDataset
 
 __all__ = ["FlightDatasource", "save_position", "train_dataset"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
-from .array_dataset import ArrayDataset
-from .arrays import Array
-from .options import integer
-from .tabular import Tabular
+from ._client.arrays import Array
+from ._client.options import integer
+from ._dataset.array_dataset import ArrayDataset
+from ._dataset.tabular import Tabular
 
 __all__ = ["batches", "partial_fit"]
 

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .arrays import Array
-from .cursor import Cursor
-from .elements import Elements, Position, Progress
-from .epochs import Epochs
+from ._client.arrays import Array
+from ._client.cursor import Cursor
+from ._client.header import BatchHeader
+from ._client.mixture import Mixture
+from ._client.options import RankKeywords, integer
+from ._client.stream import Batch
+from ._dataset.elements import Elements, Position, Progress
+from ._dataset.epochs import Epochs
+from ._dataset.framework import framework
+from ._dataset.prefetch import Prefetch
+from ._dataset.rank_epochs import RankEpochs, rank_streams
+from ._dataset.tensorflow_columns import TensorFlowColumns
+from ._dataset.tensorflow_exit import end_iterators, track
+from ._plan.fitted import FittedPlan
+from ._plan.plan import Plan
 from .errors import CursorRefused
-from .fitted import FittedPlan
-from .framework import framework
-from .header import BatchHeader
-from .mixture import Mixture
-from .options import RankKeywords, integer
-from .plan import Plan
-from .prefetch import Prefetch
-from .rank_epochs import RankEpochs, rank_streams
-from .stream import Batch
-from .tensorflow_columns import TensorFlowColumns
-from .tensorflow_exit import end_iterators, track
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -4,13 +4,13 @@ Only this module, those below it (`dataset`, `loader`, `batches`, `tensors`, `de
 the adapters to frameworks that are built on torch import it.
 """
 
-from .framework import framework
+from ._dataset.framework import framework
 
 framework("torch", extra="torch")
 
-from .batches import FlightBatches  # noqa: E402
-from .dataset import FlightDataset  # noqa: E402
-from .loader import FlightLoader  # noqa: E402
-from .tensors import TensorBatch  # noqa: E402
+from ._dataset.batches import FlightBatches  # noqa: E402
+from ._dataset.dataset import FlightDataset  # noqa: E402
+from ._dataset.loader import FlightLoader  # noqa: E402
+from ._dataset.tensors import TensorBatch  # noqa: E402
 
 __all__ = ["FlightBatches", "FlightDataset", "FlightLoader", "TensorBatch"]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, cast
 
 import torch.utils.data
 
-from .cursor import Cursor
-from .dataset import FlightDataset
-from .framework import framework
-from .loader import FlightLoader
-from .map_batches import MappedBatches
-from .tensors import TensorBatch
+from ._client.cursor import Cursor
+from ._client.map_batches import MappedBatches
+from ._dataset.dataset import FlightDataset
+from ._dataset.framework import framework
+from ._dataset.loader import FlightLoader
+from ._dataset.tensors import TensorBatch
 
 __all__ = ["FlightTrainer"]
 

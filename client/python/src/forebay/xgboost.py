@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .array_dataset import ArrayDataset
-from .elements import Elements
-from .framework import framework
-from .one_epoch import OneEpoch
-from .stream import Batch
-from .tabular import Tabular
+from ._client.stream import Batch
+from ._dataset.array_dataset import ArrayDataset
+from ._dataset.elements import Elements
+from ._dataset.framework import framework
+from ._dataset.one_epoch import OneEpoch
+from ._dataset.tabular import Tabular
 
 __all__ = ["FlightIter"]
 

@@ -120,7 +120,7 @@ def test_python_client_waits_for_a_free_stream_slot(start: Start):
     with held(daemon.url) as (reader,), fb.connect(daemon.url) as client:
         threading.Timer(0.7, reader.cancel).start()
         assert sum(len(batch["x"]) for batch in client.stream("data", plan, batch_size=50_000)) == ROWS
-    with held(daemon.url), fb.connect(daemon.url, retry_seconds=1) as client, pytest.raises(fb.Overloaded):
+    with held(daemon.url), fb.connect(daemon.url, retry_seconds=1) as client, pytest.raises(fb.errors.Overloaded):
         next(iter(client.stream("data", plan)))
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import torch
 
 import forebay as fb
-from forebay.header import BatchHeader
-from forebay.tensors import to_tensors
+from forebay._client.header import BatchHeader
+from forebay._dataset.tensors import to_tensors
 
 HEADER = BatchHeader(0, 0, 0, 0, 0, False, 0)
 ROWS: list[list[int]] = [[3, 1, 2], [], [7], [5, 5]]

@@ -16,10 +16,10 @@ HEADER = json.dumps({"rows": 500, "last": True}).encode()
 # Codes and messages of a failed call, with the error and the reason that clients raise.
 FAILURES: tuple[tuple[int, str, type[fb.ForebayError], str], ...] = (
     (9, "NOT_FITTED: fit it", fb.NotFitted, "NOT_FITTED"),
-    (8, "OVERLOADED: later", fb.Overloaded, "OVERLOADED"),
+    (8, "OVERLOADED: later", fb.errors.Overloaded, "OVERLOADED"),
     (10, "SNAPSHOT_CHANGED: new files", fb.SnapshotChanged, "SNAPSHOT_CHANGED"),
-    (16, "UNAUTHENTICATED: who", fb.Unauthenticated, "UNAUTHENTICATED"),
-    (15, "no reason", fb.DataLoss, ""),
+    (16, "UNAUTHENTICATED: who", fb.errors.Unauthenticated, "UNAUTHENTICATED"),
+    (15, "no reason", fb.errors.DataLoss, ""),
     (77, "no code", fb.ForebayError, ""),
 )
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 import forebay as fb
-from forebay.checksum import body_of
-from forebay.connection import Connection
-from forebay.source import Source
+from forebay._client.checksum import body_of
+from forebay._client.connection import Connection
+from forebay._client.source import Source
 from harness.metrics import parse
 from harness.repository import package_environment
 from harness.serving import Server

@@ -1,0 +1,1 @@
+"""The client of a service: connections, calls, streams and what they return."""

@@ -1,0 +1,1 @@
+"""Text for terminals and notebooks; imports nothing else of the package."""
