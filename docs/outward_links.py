@@ -12,7 +12,10 @@ import re
 import sys
 from typing import Any
 
-OUTWARD = re.compile(r"(\]\((?:\.\./){2,}[^)\s]*)\.md\b")
+
+def outward(path: str) -> re.Pattern[str]:
+    """Return the links of a chapter, at this path in the book, that leave the book."""
+    return re.compile(rf"(\]\((?:\.\./){{{path.count('/') + 1},}}[^)\s]*)\.md\b")
 
 
 def rewrite(chapters: list[Any]) -> None:
@@ -20,7 +23,7 @@ def rewrite(chapters: list[Any]) -> None:
     for item in chapters:
         if isinstance(item, dict) and "Chapter" in item:
             chapter = item["Chapter"]
-            chapter["content"] = OUTWARD.sub(r"\1%2Emd", chapter["content"])
+            chapter["content"] = outward(chapter["path"] or "").sub(r"\1%2Emd", chapter["content"])
             rewrite(chapter["sub_items"])
 
 

@@ -41,13 +41,13 @@ fn tables_are_what_the_program_has() {
     let metrics = format!("| metric | meaning |\n|---|---|\n{metrics}");
     let tables = [
         (
-            "configuration.md",
+            "reference/configuration.md",
             "<!-- options: forebay-server -->\n",
             "<!-- /options -->",
             options.trim().to_owned() + "\n",
         ),
-        ("metrics.md", "<!-- metrics -->\n", "<!-- /metrics -->", metrics),
-        ("errors.md", "<!-- reasons -->\n", "<!-- /reasons -->", reasons()),
+        ("reference/metrics.md", "<!-- metrics -->\n", "<!-- /metrics -->", metrics),
+        ("reference/errors.md", "<!-- reasons -->\n", "<!-- /reasons -->", reasons()),
     ];
     for (chapter, start, end, table) in tables {
         let path = book.join(chapter);

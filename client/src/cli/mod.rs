@@ -170,7 +170,7 @@ mod tests {
     /// `FOREBAY_REGENERATE=1 cargo test -p forebay-client --bins` rewrites the table.
     #[test]
     fn the_page_of_convert_has_its_options() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/convert.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/guides/convert.md");
         let text = fs::read_to_string(&page).unwrap();
         let (before, rest) = text.split_once("<!-- options: forebay convert -->\n").unwrap();
         let (inside, after) = rest.split_once("<!-- /options -->").unwrap();
@@ -181,13 +181,13 @@ mod tests {
             let page_text = format!("{before}<!-- options: forebay convert -->\n{table}<!-- /options -->{after}");
             fs::write(&page, page_text).unwrap();
         } else {
-            assert_eq!(inside, table, "docs/src/convert.md is stale: set FOREBAY_REGENERATE=1");
+            assert_eq!(inside, table, "docs/src/guides/convert.md is stale: set FOREBAY_REGENERATE=1");
         }
     }
 
     #[test]
     fn the_page_of_the_command_line_lists_the_subcommands() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/command-line.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference/command-line.md");
         let text = fs::read_to_string(&page).unwrap();
         let command = forebay_settings::command::<Options>();
         let mut names = BTreeSet::new();

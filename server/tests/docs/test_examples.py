@@ -66,7 +66,7 @@ def test_every_example_is_executed() -> None:
 
 
 def test_every_op_of_a_plan_is_in_the_table_once() -> None:
-    found = re.search(r"<!-- ops -->\n(.*?)<!-- /ops -->", (BOOK / "ops.md").read_text(), re.DOTALL)
+    found = re.search(r"<!-- ops -->\n(.*?)<!-- /ops -->", (BOOK / "reference/ops.md").read_text(), re.DOTALL)
     assert found, "ops.md has no table of ops"
     first = [line.split("|")[1] for line in found[1].splitlines()[2:]]
     named = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
@@ -105,7 +105,7 @@ def test_from_mllib_example(capsys: pytest.CaptureFixture[str]) -> None:
         assert written in code
         code = code.replace(written, str(saved / folder))
     exec(compile(code, "example", "exec"), {})
-    page = (BOOK / "from-spark.md").read_text()
+    page = (BOOK / "guides/from-spark.md").read_text()
     shown = re.search(r"<!-- output: from-mllib -->\n```text\n(.*?)```", page, re.DOTALL)
     assert shown
     assert capsys.readouterr().out == shown[1]
@@ -118,20 +118,20 @@ def test_from_sklearn_example(flights_folder: Path, capsys: pytest.CaptureFixtur
     exec(compile(code, "example", "exec"), names)
     expected = names["pipeline"].transform(pq.read_table(flights_folder).slice(0, 1024).to_pandas())
     np.testing.assert_array_equal(names["features"], expected.toarray().astype(np.float32))
-    page = (BOOK / "from-sklearn.md").read_text()
+    page = (BOOK / "guides/from-sklearn.md").read_text()
     shown = re.search(r"<!-- output: from-sklearn -->\n```text\n(.*?)```", page, re.DOTALL)
     assert shown
     assert capsys.readouterr().out == shown[1]
 
 
 def test_every_translated_estimator_and_operator_is_in_the_book() -> None:
-    page = (BOOK / "from-sklearn.md").read_text()
+    page = (BOOK / "guides/from-sklearn.md").read_text()
     assert [name for name in [*ESTIMATORS, *COMPOSERS] if name not in page] == []
     assert [name for name in OPERATORS if name.partition(".")[2] not in page] == []
 
 
 def test_every_translated_stage_and_function_is_in_the_book() -> None:
-    page = (BOOK / "from-spark.md").read_text()
+    page = (BOOK / "guides/from-spark.md").read_text()
     for name in [*SAME, *REWRITTEN]:
         assert f"`{name}`" in page, name
     for name in TRANSLATORS:

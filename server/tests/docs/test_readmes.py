@@ -29,7 +29,7 @@ from harness.repository import ROOT
 from harness.serving import Serve, Server, fit
 
 # Every README, and the page that the first one sends a reader to.
-DOCUMENTS = [*readmes(), "docs/src/getting-started.md"]
+DOCUMENTS = [*readmes(), "docs/src/guides/getting-started.md"]
 RUN = {"python", *SHELLS}
 OUTPUT = {"", "text"}
 
@@ -58,8 +58,8 @@ NOT_RUN = {
     "benches/wire/README.md: .venv/bin/python benches/wire/parquet.py": MEASURES,
     "benches/wire/README.md: .venv/bin/python benches/wire/tensors.py": MEASURES,
     "client/python/README.md: make build": SETS_UP,
-    "docs/src/getting-started.md: make demo": SETS_UP,
-    "docs/src/getting-started.md: make build": SETS_UP,
+    "docs/src/guides/getting-started.md: make demo": SETS_UP,
+    "docs/src/guides/getting-started.md: make build": SETS_UP,
     "grafana/README.md: prometheus --config.file": "needs Prometheus and Grafana",
     "server/deploy/README.md: make build": MACHINE,
     "server/deploy/README.md: docker buildx build": CONTAINER,
@@ -153,7 +153,7 @@ def of_deployment(session: Session) -> None:
 EFFECTS: dict[str, Callable[[Session], None]] = {
     "README.md": of_first_page,
     "client/python/README.md": of_python_readme,
-    "docs/src/getting-started.md": of_getting_started,
+    "docs/src/guides/getting-started.md": of_getting_started,
     "server/deploy/README.md": of_deployment,
 }
 

@@ -14,7 +14,7 @@ from harness.documents import BOOK
 from harness.repository import ROOT
 from harness.serving import server_binary
 
-PAGE = BOOK / "when-one-machine-is-too-small.md"
+PAGE = BOOK / "operations/when-one-machine-is-too-small.md"
 BLOCKS = re.findall(r"```sh\n(forebay explain .*?)```\n+```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

@@ -12,7 +12,7 @@ from harness.examples import EXAMPLES
 from harness.readmes import blocks
 from harness.repository import ROOT
 
-PAGES = sorted((BOOK / "examples").glob("*.md"))
+PAGES = sorted((BOOK / "guides/examples").glob("*.md"))
 
 
 def targets(page: Path) -> list[Path]:
@@ -28,7 +28,7 @@ def unknown_lines(output: str, runs: list[str]) -> list[str]:
 
 def test_the_overview_links_to_every_page() -> None:
     assert PAGES
-    assert {page.resolve() for page in PAGES} <= set(targets(BOOK / "examples.md"))
+    assert {page.resolve() for page in PAGES} <= set(targets(BOOK / "guides/examples.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

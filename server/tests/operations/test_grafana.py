@@ -147,7 +147,8 @@ def test_dashboards_and_rules_count_the_same_failed_calls():
 
 
 def test_every_metric_is_used_and_every_used_metric_exists(watched: Watched):
-    table = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", (BOOK / "metrics.md").read_text(), re.DOTALL)
+    page = (BOOK / "reference/metrics.md").read_text()
+    table = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", page, re.DOTALL)
     assert table, "metrics.md has no table of metrics"
     documented = set(re.findall(r"^\| `(forebay_[a-z_]+)", table[1], re.MULTILINE))
     assert documented

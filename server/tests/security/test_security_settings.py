@@ -87,7 +87,8 @@ def test_a_public_address_with_tls_and_credentials_needs_no_insecure_flag(secure
 def test_the_books_commands_and_examples(
     serve: Serve, flights_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    found = re.search(r"<!-- commands: secure -->\n```sh\n(.*?)```", (BOOK / "security.md").read_text(), re.DOTALL)
+    page = (BOOK / "operations/security.md").read_text()
+    found = re.search(r"<!-- commands: secure -->\n```sh\n(.*?)```", page, re.DOTALL)
     assert found
     commands, start = found[1].split("forebay-server ", 1)
     subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True, capture_output=True, timeout=60)

@@ -14,7 +14,7 @@ from harness.repository import package_environment
 from harness.serving import server_binary
 
 SECONDS_MAX = 400.0
-EXAMPLES = [name for name, _ in EXAMPLE.findall((BOOK / "frameworks.md").read_text()) if name != "frameworks"]
+EXAMPLES = [name for name, _ in EXAMPLE.findall((BOOK / "guides/frameworks.md").read_text()) if name != "frameworks"]
 # The library of an example that is not named after it.
 LIBRARIES = {
     "stateful": "torchdata",

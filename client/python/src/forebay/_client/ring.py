@@ -1,6 +1,6 @@
 """Reading a stream through a ring: batches in memory that server and client share, on one machine.
 
-A server that listens on a Unix socket also serves a ring (`docs/src/ring.md`). `FOREBAY_RING=off` disables
+A server that listens on a Unix socket also serves a ring (`docs/src/concepts/ring.md`). `FOREBAY_RING=off` disables
 it. The batches, headers and errors are those of Flight.
 """
 

@@ -174,7 +174,7 @@ def is_reduced(content: bytes, size: tuple[int, int], box: tuple[float, float] |
 
 
 def draws(row: int, *, seed: int, epoch: int, op_seed: int = 0) -> Callable[[int], int]:
-    """Return the function from a number to the draw of an image, as docs/src/images.md defines it."""
+    """Return the function from a number to the draw of an image, as docs/src/guides/images.md defines it."""
 
     def draw(number: int) -> int:
         words = struct.pack("<5Q", op_seed, seed, epoch, row, number)
