@@ -273,7 +273,7 @@ def test_a_query_of_prepare_has_the_same_rows(client: fl.FlightClient, tmp_path:
         folder / "prices",
         PRICE_TABLE.select(["item", "at us", "price"]).rename_columns(["item", "valid_from", "price"]),
     )
-    book = Path(__file__).parents[3] / "docs/src/reference/plans.md"
+    book = Path(__file__).parents[3] / "docs/src/guides/data-in-time.md"
     (sql,) = (
         part.split("```")[0] for part in book.read_text().split("```sql\n")[1:] if "valid_from" in part.split("```")[0]
     )
