@@ -1,7 +1,7 @@
 """Streams of varied requests have the bytes that earlier builds gave them.
 
 A digest in recorded_streams.json covers the schema and the headers of all batches, and those have checksums of the
-bodies. Where bytes change on purpose, FOREBAY_REGENERATE=1 writes the file again, and the changelog says what changed.
+bodies. Where bytes change on purpose, FOREBAY_REGENERATE=1 writes the file again, and the commit says why.
 """
 
 from __future__ import annotations
