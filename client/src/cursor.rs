@@ -4,9 +4,10 @@
 //! Python package's `state_dict`; each client reads the other's. Makes no calls.
 
 use forebay_proto::{
-    defaults,
+    decode, defaults,
     resume::{ResumeError, Run},
-    v1::{BatchHeader, Remainder, StreamInfo, StreamRequest},
+    to_json,
+    v1::{Balance, BatchHeader, Remainder, StreamInfo, StreamRequest},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use serde_json::Value;
 pub const CURSOR_VERSION: u32 = 2;
 
 /// Position after the last batch read: the same on every rank, and at most 300 bytes of JSON (370 in a
-/// sample).
+/// sample, more in a balanced epoch).
 ///
 /// At position 0, the start of an epoch, it has no snapshot: a new epoch reads the files that are current then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct Cursor {
     /// Seed of the sample; 0 without one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sample_seed: u64,
+    /// The balance of the epoch, as in the JSON of a request; none: every row is read once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Value>,
 }
 
 /// Why an epoch cannot resume from a cursor.
@@ -112,6 +116,13 @@ pub enum CursorError {
         present_seed: u64,
     },
 
+    /// Another balance of the classes.
+    #[error(
+        "the cursor was saved in an epoch of another balance than this stream's: resume with the saved balance, or \
+         restart the epoch"
+    )]
+    Balance,
+
     /// World size at which the position cannot be resumed.
     #[error(transparent)]
     Resume(#[from] ResumeError),
@@ -154,6 +165,7 @@ impl Cursor {
             window_rows: request.shuffle.then(window_rows),
             sample: request.sample.unwrap_or_else(every_row),
             sample_seed: request.sample.filter(|sample| !is_every_row(sample)).map_or(0, |_| request.sample_seed),
+            balance: request.balance.as_ref().and_then(|balance| serde_json::from_str(&to_json(balance)).ok()),
         }
     }
 
@@ -181,6 +193,10 @@ impl Cursor {
         }
         self.check_plan(&request.plan_id)?;
         self.check_sample(request)?;
+        let balance = self.balance()?;
+        if request.balance.is_some() && request.balance != balance {
+            return Err(CursorError::Balance);
+        }
         let saved_lanes = self.lanes.filter(|lanes| *lanes > 0);
         let default_lanes = || defaults::lanes(self.world_size, self.order_version);
         let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(default_lanes));
@@ -197,6 +213,7 @@ impl Cursor {
             remainder: self.remainder.into(),
             sample: (!is_every_row(&self.sample)).then_some(self.sample),
             sample_seed: self.sample_seed,
+            balance,
             snapshot: self.snapshot.clone(),
             order_version: self.order_version,
             ..request.clone()
@@ -219,6 +236,13 @@ impl Cursor {
             return Ok(());
         }
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
+    }
+
+    /// The message of the balance.
+    fn balance(&self) -> Result<Option<Balance>, CursorError> {
+        let Some(balance) = &self.balance else { return Ok(None) };
+        let (balance, _) = decode(balance.to_string().as_bytes()).map_err(|_| CursorError::Balance)?;
+        Ok(Some(balance))
     }
 
     /// Checks that the request's sample, if it sets one, is the cursor's.

@@ -76,10 +76,11 @@ pub use forebay_proto::{
     defaults::BATCH_SIZE as BATCH_SIZE_DEFAULT,
     resume::ResumeError,
     v1::{
-        Assumptions, BatchHeader, CacheExplain, CheckedOutput, ColumnDescription, DatasetInfo, DescribeRequest,
-        Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic, LibraryColumn,
-        MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay, ReplayRequest,
-        ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead, TakeRequest,
+        Assumptions, Balance, BatchHeader, CacheExplain, CheckedOutput, ClassWeight, ColumnDescription, DatasetInfo,
+        DescribeRequest, Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic,
+        LibraryColumn, MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
+        ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
+        TakeRequest,
     },
 };
 pub use handshake::Mismatch;

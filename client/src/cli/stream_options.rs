@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use forebay_client::{Remainder, StreamRequest};
+use forebay_client::{Balance, Remainder, StreamRequest};
 
 use super::{failure::Failure, plan_file, sources_file};
 
@@ -64,6 +64,10 @@ pub(crate) struct StreamOptions {
 
     #[command(flatten)]
     sample: SampleOptions,
+
+    /// Column of which the epoch draws as many rows of every value
+    #[arg(long, env = "FOREBAY_BALANCE", value_name = "COLUMN")]
+    balance: Option<String>,
 }
 
 /// A sample of a dataset's rows.
@@ -134,6 +138,7 @@ impl StreamOptions {
             snapshot: self.snapshot.clone().unwrap_or_default(),
             sample: self.sample.sample,
             sample_seed: self.sample.sample_seed,
+            balance: self.balance.clone().map(|by| Balance { by, weights: Vec::new() }),
             ..StreamRequest::default()
         })
     }
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
-                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9";
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
@@ -171,6 +176,7 @@ mod tests {
             snapshot: "5f".into(),
             sample: Some(0.01),
             sample_seed: 9,
+            balance: Some(Balance { by: "y".into(), weights: Vec::new() }),
             ..Default::default()
         };
         assert_eq!(options.stream.request("flights").unwrap(), expected);

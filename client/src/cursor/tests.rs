@@ -31,6 +31,7 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             window_rows: Some(1 << 26),
             sample: 1.0,
             sample_seed: 0,
+            balance: None,
         };
         let text = largest.to_json();
         assert!(text.len() <= 300, "{} bytes: {text}", text.len());
@@ -48,6 +49,24 @@ fn reads_and_writes_the_json_of_the_python_package() {
     let cursor = Cursor::from_json(python).unwrap();
     assert_eq!((cursor.position, cursor.remainder, cursor.lanes), (4096, Remainder::Pad, None));
     assert_eq!(cursor.to_json(), python, "to the byte");
+}
+
+#[test]
+fn resumes_only_the_balance_that_it_was_saved_in() {
+    let balance = |by: &str| Some(Balance { by: by.to_owned(), weights: Vec::new() });
+    let request = |balance| StreamRequest { balance, start_position: 8, ..of(1, 8) };
+    let cursor = Cursor::start(&request(balance("label")), &StreamInfo::default());
+    assert!(cursor.to_json().contains(r#""balance":{"by":"label","weights":[]}"#), "{}", cursor.to_json());
+    let read = Cursor::from_json(&cursor.to_json()).unwrap();
+    assert_eq!(read, cursor);
+    for (present, is_accepted) in [(balance("label"), true), (None, true), (balance("other"), false)] {
+        match read.apply(&request(present)) {
+            Ok(resumed) => assert!(is_accepted && resumed.balance == balance("label")),
+            Err(error) => assert!(!is_accepted && error.to_string().contains("balance"), "{error}"),
+        }
+    }
+    let plain = Cursor::start(&request(None), &StreamInfo::default());
+    assert!(matches!(plain.apply(&request(balance("label"))), Err(CursorError::Balance)));
 }
 
 #[test]

@@ -1362,11 +1362,42 @@ pub struct StreamRequest {
     /// Rows by their numbers instead of an epoch: the only field of its request, and an error in an action.
     #[prost(message, optional, tag = "26")]
     pub take: ::core::option::Option<TakeRequest>,
+    /// Draws as many rows of each value of a column, in place of one of each row.
+    #[prost(message, optional, tag = "27")]
+    pub balance: ::core::option::Option<Balance>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// The classes of an epoch, balanced: the epoch has as many rows as pass, and of each value of a column the same number, to within
+/// one, or numbers in proportion to weights. A row of a rare class is drawn several times; of a frequent class, each epoch draws
+/// other rows. Draws depend on the snapshot, the plan's filter, the seed and the epoch.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Balance {
+    /// The column, stored, joined or derived, with at most --groups-max values among the rows that pass; null is one of them.
+    #[prost(string, tag = "1")]
+    pub by: ::prost::alloc::string::String,
+    /// Values with another weight than 1. No row is drawn of a weight of 0.
+    #[prost(message, repeated, tag = "2")]
+    pub weights: ::prost::alloc::vec::Vec<ClassWeight>,
+}
+impl ::prost::Name for Balance {
+const NAME: &'static str = "Balance";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Balance".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Balance".into() }}
+/// The weight of a class.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClassWeight {
+    #[prost(message, optional, tag = "1")]
+    pub key: ::core::option::Option<GroupKey>,
+    #[prost(double, tag = "2")]
+    pub weight: f64,
+}
+impl ::prost::Name for ClassWeight {
+const NAME: &'static str = "ClassWeight";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.ClassWeight".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.ClassWeight".into() }}
 /// A dataset of a mixture: a deterministic sequence in which every source has its share of each prefix, to within a row.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MixtureSource {

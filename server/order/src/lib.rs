@@ -40,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod estimate;
 mod fields;
 mod lane;

@@ -16,6 +16,8 @@ pub struct Grouping {
     pub buckets: Option<NonZeroU64>,
     /// The group; none: all of them, which only a listing accepts.
     pub key: Option<Key>,
+    /// The field of the request that names the column.
+    pub field: &'static str,
 }
 
 impl Grouping {
@@ -45,7 +47,7 @@ impl Grouping {
             );
             return Err(PlanError::field("start_position", reason));
         }
-        Ok(Some(Self { column: column.to_owned(), buckets, key }))
+        Ok(Some(Self { column: column.to_owned(), buckets, key, field: "group_by" }))
     }
 
     /// The grouping as bytes that do not depend on the build.

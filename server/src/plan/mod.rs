@@ -3,6 +3,7 @@
 //! Pure: depends on messages and schemas, never on data, files or the content of expressions. `forebay-kernels` defines
 //! the meaning of each op; this module defines what a fit must learn, and `engine` computes it.
 
+mod balance;
 mod canonical;
 mod chain_start;
 mod decode_image;
@@ -29,6 +30,7 @@ mod tokenize;
 mod udf;
 mod warnings;
 
+pub use balance::Balance;
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use decode_image::{DecodeImageCall, decode_image_calls};
 pub use encodings::{chain_schema, fitted_columns, is_of_other_rows, of_snapshot, without_folds, write_fitted_rows};

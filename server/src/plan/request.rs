@@ -6,8 +6,8 @@ use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::{resume::Run, v1};
 
 use super::{
-    OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, error::PlanError, grouping::Grouping, mixture::MixtureFields,
-    sample::Sample, source::Source,
+    OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, error::PlanError, grouping::Grouping,
+    mixture::MixtureFields, sample::Sample, source::Source,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -53,6 +53,8 @@ pub struct Request {
     pub sample: Option<Sample>,
     /// How the rows are grouped, and the group; none: all rows.
     pub grouping: Option<Grouping>,
+    /// The classes that are drawn in proportion; none: every row is read once.
+    pub balance: Option<Balance>,
     /// The sources of a mixture; none: the request is for one dataset.
     pub sources: Option<Arc<MixtureFields>>,
 }
@@ -149,6 +151,7 @@ impl Request {
             reads_all_files: sample.is_some(),
             sample,
             grouping: Grouping::check(message, world_size)?,
+            balance: Balance::check(message)?,
             sources,
         })
     }

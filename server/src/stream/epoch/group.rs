@@ -6,6 +6,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use forebay_order::Piece;
 
 use super::{
+    balanced::BalancedReader,
     cached::CachedReader,
     packed::PackedReader,
     run::{NextChunk, NextRun, Run, RunRows},
@@ -19,7 +20,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{finished::CacheLevel, prepared::Prepared, rows::Rows},
+        resolve::{balanced::RowDraws, finished::CacheLevel, prepared::Prepared, rows::Rows},
     },
 };
 
@@ -57,6 +58,8 @@ enum GroupSource {
     /// A row group for which the cache, which is on, has no room.
     Missed(Box<StoredReader>),
     Cached(Box<CachedReader>),
+    /// Rows are repeated and left out.
+    Balanced(Box<BalancedReader>),
     /// The rows are sequences.
     Packed(Box<PackedReader>),
     /// Some of a row group's sequences.
@@ -108,6 +111,12 @@ impl GroupOpener {
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
         let stored = StoredReader::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
+        if let Some(balanced) = &self.prepared.balanced {
+            let draws = RowDraws::new(balanced, piece.row_group);
+            let reader = BalancedReader::new(stored, draws, &self.environment.budget);
+            let source = GroupSource::Balanced(Box::new(reader));
+            return Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None });
+        }
         let source = match &self.prepared.compiled.packed {
             Some(output) => GroupSource::Packed(Box::new(PackedReader::new(stored, output, &self.environment.budget))),
             None if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
@@ -125,11 +134,11 @@ impl GroupOpener {
 
 /// The stored rows of a row group that are decoded for these passing ones.
 ///
-/// Without a filter or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same for any
+/// Without a filter, a balance or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same for any
 /// start position, so a batch is equal to the byte.
 pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-    if !rows.all_pass() || prepared.compiled.packed.is_some() {
+    if !rows.all_pass() || prepared.balanced.is_some() || prepared.compiled.packed.is_some() {
         return ALL_ROWS;
     }
     let chunk_rows = rows.projection.chunk_rows(snapshot, &snapshot.row_groups()[row_group]);
@@ -144,6 +153,7 @@ impl OpenGroup {
         match &self.source {
             GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.fetch_time(),
             GroupSource::Cached(cached) => cached.fetch_time(),
+            GroupSource::Balanced(balanced) => balanced.stored.fetch_time(),
             GroupSource::Packed(packed) => packed.stored.fetch_time(),
             GroupSource::Sequences(_) => Duration::ZERO,
         }
@@ -203,6 +213,7 @@ impl OpenGroup {
         match &mut self.source {
             GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.complete(times).await,
             GroupSource::Cached(cached) => cached.prepare(times).await,
+            GroupSource::Balanced(balanced) => balanced.stored.complete(times).await,
             GroupSource::Packed(packed) => packed.stored.complete(times).await,
             GroupSource::Sequences(sequences) => sequences.prepare(times).await,
         }
@@ -220,6 +231,7 @@ impl OpenGroup {
             GroupSource::Stored(stored) => (stored.next((skip, end), rows, times)?, false),
             GroupSource::Missed(stored) => (stored.next((skip, end), rows, times)?, true),
             GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
+            GroupSource::Balanced(balanced) => return balanced.next_chunk(rows, times),
             GroupSource::Packed(packed) => return packed.next_chunk(rows, times),
             GroupSource::Sequences(sequences) => return Ok(sequences.next_chunk()),
         };

@@ -10,6 +10,7 @@
 //! All read row groups through `group`, or through `cached` if the cache has room for them; `memory` sizes them before
 //! they start, and `fitting` finds parameters of less memory for those that are refused.
 
+mod balanced;
 pub(crate) mod batch_task;
 pub(crate) mod batches;
 mod cached;

@@ -124,9 +124,9 @@ impl Compiled {
         let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
         let packed = plan::packed_output(&computed, &of_rows, with_row_ids)?;
         drop(computed);
-        if packed.is_some() && grouping.is_some() {
-            let reason = "the plan packs its output: the documents of a sequence may be of several groups";
-            return Err(PlanError::field("group_by", reason).into());
+        if let (Some(_), Some(grouping)) = (&packed, grouping) {
+            let reason = "the plan packs its output: the documents of a sequence may be of several groups or classes";
+            return Err(PlanError::field(grouping.field, reason).into());
         }
         let group =
             grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
@@ -134,10 +134,10 @@ impl Compiled {
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
         fitted.check(rows.projection.schema())?;
-        if grouping.is_some() && rows.skipping().next().is_some() {
-            let reason = "the plan skips rows whose image cannot be decoded, and the rows of groups are counted without \
-                          decoding: use on_error NULL or FAIL";
-            return Err(PlanError::field("group_by", reason).into());
+        if let (Some(grouping), Some(_)) = (grouping, rows.skipping().next()) {
+            let reason = "the plan skips rows whose image cannot be decoded, and the rows of groups and classes are \
+                          counted without decoding: use on_error NULL or FAIL";
+            return Err(PlanError::field(grouping.field, reason).into());
         }
         let (program, packed) = match packed {
             None => (of_rows, None),

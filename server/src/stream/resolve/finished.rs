@@ -71,6 +71,9 @@ impl Prepared {
         if self.compiled.packed.is_some() {
             return Err("sequences are packed from all documents of a row group".to_owned());
         }
+        if self.balanced.is_some() {
+            return Err("a balanced epoch draws other rows than the next".to_owned());
+        }
         if self.compiled.rows.is_random() {
             return Err("random crops and flips of images differ between epochs".to_owned());
         }

@@ -1,5 +1,6 @@
 //! Resolves a checked request to its snapshot, compiled plan and order.
 
+pub(crate) mod balanced;
 pub(crate) mod cache;
 mod compiled;
 pub(crate) mod count;

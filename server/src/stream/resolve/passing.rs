@@ -3,8 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
-    array::{BooleanBufferBuilder, RecordBatch},
+    array::{BooleanBufferBuilder, RecordBatch, UInt32Array},
     buffer::BooleanBuffer,
+    compute::take_record_batch,
 };
 use forebay_kernels::KernelError;
 
@@ -26,6 +27,8 @@ pub(super) struct Origin {
     first_row: u64,
     /// The rows that each selection kept of those that the previous one kept.
     kept: Vec<BooleanBuffer>,
+    /// The places of the rows among those that were kept, if rows are repeated.
+    places: Option<Arc<[u32]>>,
 }
 
 // === impl Origin ===
@@ -33,7 +36,7 @@ pub(super) struct Origin {
 impl Origin {
     /// The origin of all rows of a chunk.
     pub(super) fn of_chunk(first_row: u64) -> Self {
-        Self { first_row, kept: Vec::new() }
+        Self { first_row, kept: Vec::new(), places: None }
     }
 
     /// Notes that only these of the rows are kept.
@@ -53,6 +56,7 @@ impl Origin {
 
     /// The index of a kept row's stored row.
     fn stored_row(&self, row: usize) -> u64 {
+        let row = self.places.as_ref().map_or(row, |places| places[row] as usize);
         let in_chunk = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
         self.first_row + in_chunk as u64
     }
@@ -87,6 +91,14 @@ impl Passing {
             self.rows = self.rows.slice(start, range.len());
         }
         self
+    }
+
+    /// Rows of these, each at a place, which may be repeated, and their memory.
+    pub(crate) fn repeated(&self, places: Vec<u32>, held: Reservation) -> Result<Self, StreamError> {
+        let places = UInt32Array::from(places);
+        let rows = take_record_batch(&self.rows, &places)?;
+        let origin = Origin { places: Some(Arc::from(&places.values()[..])), ..self.origin.clone() };
+        Ok(Self { rows, origin, held: self.held.iter().cloned().chain([Arc::new(held)]).collect() })
     }
 
     /// Which of the chunk's rows these are; none: all of them.

@@ -15,6 +15,7 @@ use crate::{
         environment::Environment,
         error::StreamError,
         resolve::{
+            balanced::Balanced,
             cache::PlanCache,
             compiled::{Compiled, CompiledKey, SnapshotCompiler},
             count::RowCounts,
@@ -126,6 +127,20 @@ impl Resolver {
 
     async fn prepare_parts(&self, request: Request) -> Result<Prepared, StreamError> {
         let (snapshot, compiled) = self.opened(&request).await?;
+        if let (Some(balance), Some(column)) = (&request.balance, &compiled.group) {
+            let table = self.groups.table(&self.environment, &snapshot, &compiled, column).await?;
+            let of_epoch = (request.seed, request.epoch);
+            let (row_groups, budget) = (snapshot.row_groups().len(), self.environment.budget.clone());
+            let (balance, column) = (balance.clone(), Arc::clone(column));
+            let balanced = self.environment.cpu.run(move || {
+                let balanced = Balanced::new(&balance, (column, table), row_groups, of_epoch, &budget)?;
+                let drawn = balanced.row_counts();
+                Ok::<_, StreamError>((Arc::new(balanced), Arc::new(drawn)))
+            });
+            let (balanced, drawn) = balanced.await??;
+            let prepared = self.ordered(request, snapshot, compiled, drawn, None)?;
+            return Ok(Prepared { balanced: Some(balanced), ..prepared });
+        }
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
             return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
@@ -176,7 +191,7 @@ impl Resolver {
                 "missing: set the group, or use the tickets that GetFlightInfo returns for group_by",
             )
         })?;
-        let key = column.key(key)?;
+        let key = column.key(key, "group")?;
         let table = self.groups.table(&self.environment, snapshot, compiled, column).await?;
         let rows = table.rows_of(&key, snapshot.row_groups().len());
         Ok((GroupFilter::new(Arc::clone(column), key), Arc::new(rows)))
@@ -215,20 +230,26 @@ impl Resolver {
             let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
             return Err(PlanError::field("start_position", reason).into());
         }
-        let prepared = Prepared { request, snapshot, compiled, epoch, mixture };
+        let prepared = Prepared { request, snapshot, compiled, epoch, balanced: None, mixture };
         check_batch_bytes(&prepared, self.environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }
 
     async fn compiled(&self, snapshot: &Arc<Snapshot>, request: &Request) -> Result<Arc<Compiled>, StreamError> {
-        // Groups share what is compiled.
+        // Groups share what is compiled, and classes are the groups of a column.
         let grouping = request.grouping.clone().map(|grouping| Grouping { key: None, ..grouping });
+        let classes = request.balance.as_ref().map(|balance| Grouping {
+            column: balance.by.clone(),
+            buckets: None,
+            key: None,
+            field: "balance.by",
+        });
         let key = CompiledKey {
             snapshot: snapshot.state().to_owned(),
             plan_id: String::new(),
             with_row_ids: request.with_row_ids,
             sample: request.sample,
-            grouping,
+            grouping: grouping.or(classes),
         };
         let compiler = SnapshotCompiler { snapshot: Arc::clone(snapshot), key };
         self.plans.get(&self.environment, &request.source, compiler).await

@@ -17,6 +17,7 @@ use crate::{
     stream::{
         error::StreamError,
         resolve::{
+            balanced::Balanced,
             compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
             function_column::Drawing,
             functions::place_of,
@@ -34,6 +35,8 @@ pub struct Prepared {
     pub(crate) compiled: Arc<Compiled>,
     /// The epoch; for a mixture, of its positions instead of rows.
     pub(crate) epoch: Epoch,
+    /// How often rows are drawn; none: once.
+    pub(crate) balanced: Option<Arc<Balanced>>,
     /// The sources; none: the rows are of one dataset.
     pub(crate) mixture: Option<Arc<PreparedMixture>>,
 }

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from forebay.errors import CursorRefused, OrderChanged
 
+from .balance import normalized_balance
 from .header import BatchHeader, StreamInfo
 from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
 from .resume import check_resume
@@ -25,8 +26,9 @@ CURSOR_VERSION = 2
 class Cursor:
     """The position after the last batch read; the same on every rank.
 
-    `to_json` returns at most 300 bytes, or 370 in a sample. `position` is global and counts the rows of all ranks. At
-    position 0, the start of an epoch, there is no snapshot: a new epoch reads the files that are current then.
+    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance`. `position` is global and counts the
+    rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a new epoch reads the files that are
+    current then.
     """
 
     epoch: int
@@ -87,9 +89,14 @@ class Cursor:
             world_size=world_size,
         )
 
-    def check_sample(self, given: Order) -> None:
-        """Raise `CursorRefused` unless this is the sample that the cursor's position counts the rows of."""
+    def check_rows(self, given: Order) -> None:
+        """Raise `CursorRefused` unless the cursor's position counts rows of this sample and balance."""
         saved = self.order
+        if saved.balance != given.balance:
+            raise CursorRefused(
+                f"the state was saved in an epoch with balance {saved.balance}, this stream's is {given.balance}: "
+                "resume with the saved balance, or restart the epoch"
+            )
         if (saved.sample, saved.sample_seed) != (given.sample, given.sample_seed):
             raise CursorRefused(
                 f"the state was saved in an epoch of the sample {saved.sample} with seed {saved.sample_seed}, this "
@@ -171,8 +178,10 @@ def resolved(order: Order, world_size: int, *, order_version: int = 0, info: Str
 
 
 def _written(order: Order) -> dict[str, Any]:
-    """Return the order as plain values, without a sample of every row."""
+    """Return the order as plain values, without a sample of every row or an empty balance."""
     fields = asdict(order)
+    if order.balance is None:
+        del fields["balance"]
     if order.sample == 1:
         del fields["sample"]
     if order.sample_seed == 0:
@@ -201,6 +210,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             window_rows=None if state["window_rows"] is None else int(state["window_rows"]),
             sample=float(state.get("sample", 1.0)),
             sample_seed=int(state.get("sample_seed", 0)),
+            balance=normalized_balance(state.get("balance")),
         )
         return Cursor(
             epoch=int(state["epoch"]),

@@ -62,7 +62,7 @@ class Group:
         if cursor is not None:
             given = Cursor.of(cursor)
             given.check(world_size=1)
-            given.check_sample(options)
+            given.check_rows(options)
             given.check_info(described)
             if given.snapshot and given.snapshot != described.snapshot:
                 raise SnapshotChanged(

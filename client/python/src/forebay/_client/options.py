@@ -16,6 +16,8 @@ from forebay._plan.names import check_keywords, suggestion
 from forebay._plan.op import UINT64_MAX
 from forebay.errors import InvalidRequest
 
+from .balance import Balance, normalized_balance
+
 if TYPE_CHECKING:
     from .credentials import Credentials
 
@@ -56,6 +58,8 @@ class Order:
     """Fraction of the dataset's rows to read, more than 0 and at most 1; the same rows for every plan and order."""
     sample_seed: int = 0
     """Seed of the sample; a smaller sample of the same seed is part of a larger one."""
+    balance: Balance | None = None
+    """Column of which each epoch draws as many rows of every value, or ``{"by": …, "weights": {value: weight}}``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,7 @@ class StreamOptions(Order):
             "lanes": None if self.lanes is None else integer("lanes", self.lanes),
             "window_rows": None if self.window_rows is None else integer("window_rows", self.window_rows, least=1),
             **normalized_sample(self.sample, self.sample_seed),
+            "balance": normalized_balance(self.balance),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -107,6 +112,7 @@ class StreamOptions(Order):
             window_rows=self.window_rows,
             sample=self.sample,
             sample_seed=self.sample_seed,
+            balance=self.balance,
         )
 
     def keywords(self) -> StreamKeywords:
@@ -128,7 +134,12 @@ class StreamOptions(Order):
         }
         if self.sample != 1:
             request |= {"sample": self.sample, "sample_seed": self.sample_seed}
-        optional = {"window_rows": self.window_rows, "lanes": self.lanes, "snapshot": self.snapshot}
+        optional = {
+            "window_rows": self.window_rows,
+            "lanes": self.lanes,
+            "snapshot": self.snapshot,
+            "balance": self.balance,
+        }
         request.update({name: value for name, value in optional.items() if value is not None})
         return request
 
@@ -145,6 +156,7 @@ class DatasetKeywords(TypedDict, total=False):
     remainder: Remainder
     sample: float
     sample_seed: int
+    balance: Balance | None
     with_row_ids: bool
 
 

@@ -287,7 +287,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         """
         cursor = Cursor.of(state)
         cursor.check(world_size=self._rank()[1])
-        cursor.check_sample(self._given)
+        cursor.check_rows(self._given)
         self._claim_worker_state()
         self._load(cursor, self._publish(cursor))
 

@@ -147,7 +147,7 @@ class RankEpochs:
         """Resume at the next iteration, after the last batch that the saving loop had."""
         cursor, given = Cursor.of(state), self._given
         cursor.check(world_size=given.world_size)
-        cursor.check_sample(given)
+        cursor.check_rows(given)
         self._select(cursor.epoch)
         self._given = replace(self._given, **asdict(cursor.order))
         self._order_version = cursor.order_version

@@ -37,10 +37,10 @@ pub(crate) struct GroupColumn {
 impl GroupColumn {
     /// Finds the column of a request in the schema of stored, joined and derived columns.
     pub(crate) fn check(grouping: &Grouping, schema: &Schema, source: Vec<u8>) -> Result<Self, PlanError> {
-        let Grouping { column, buckets, .. } = grouping;
+        let Grouping { column, buckets, field: path, .. } = grouping;
         let Ok(field) = schema.field_with_name(column) else {
             let near = near_names(column, schema.fields().iter().map(|field| field.name().as_str()));
-            return Err(PlanError::UnknownColumn { path: "group_by".to_owned(), column: column.clone(), near });
+            return Err(PlanError::UnknownColumn { path: (*path).to_owned(), column: column.clone(), near });
         };
         let data_type = match field.data_type() {
             DataType::Dictionary(_, values) => values.as_ref().clone(),
@@ -57,13 +57,13 @@ impl GroupColumn {
                 "column \"{column}\" is {found}: group by integers, booleans, strings, decimals, dates or times, such as \
                  a derived column"
             );
-            return Err(PlanError::field("group_by", reason));
+            return Err(PlanError::field(*path, reason));
         }
         Ok(Self { name: column.clone(), buckets: *buckets, data_type, kind, source })
     }
 
-    /// The key of a request.
-    pub(crate) fn key(&self, key: &Key) -> Result<GroupKey, PlanError> {
+    /// The key of a request, at this path.
+    pub(crate) fn key(&self, key: &Key, path: &str) -> Result<GroupKey, PlanError> {
         of_message(key, self.kind, self.scale()).ok_or_else(|| {
             let field = match self.kind {
                 ProfileKind::Booleans => "boolean",
@@ -73,7 +73,7 @@ impl GroupColumn {
                 _ => "integer",
             };
             let reason = format!("not a value of column \"{}\", which is {}: set {field}", self.name, self.type_name());
-            PlanError::field("group", reason)
+            PlanError::field(path, reason)
         })
     }
 
@@ -164,6 +164,33 @@ impl GroupColumn {
         Ok(())
     }
 
+    /// The place of each row's value among `keys`, which are in order; none for other values.
+    pub(crate) fn places(&self, column: &ArrayRef, keys: &[GroupKey]) -> Result<Vec<Option<usize>>, StreamError> {
+        let null = keys.binary_search(&GroupKey::Null).ok();
+        if let Some(dictionary) = column.as_any_dictionary_opt() {
+            if dictionary.values().is_empty() {
+                return Ok(vec![null; column.len()]);
+            }
+            let (of_values, rows) = (self.places(dictionary.values(), keys)?, dictionary.normalized_keys());
+            let is_valid = |row: usize| dictionary.keys().is_valid(row);
+            return Ok((0..column.len()).map(|row| if is_valid(row) { of_values[rows[row]] } else { null }).collect());
+        }
+        let values = comparable(column, self.kind)?;
+        let find = |key: GroupKey| keys.binary_search(&key).ok();
+        Ok(match self.kind {
+            ProfileKind::Texts => {
+                found(values.as_string::<i32>().iter(), null, |text: &str| find(GroupKey::Text(text.into())))
+            }
+            ProfileKind::Unsigned => {
+                found(values.as_primitive::<UInt64Type>().iter(), null, |value| find(GroupKey::Unsigned(value)))
+            }
+            ProfileKind::Decimals => {
+                found(values.as_primitive::<Decimal256Type>().iter(), null, |value| find(GroupKey::Decimal(value)))
+            }
+            _ => found(values.as_primitive::<Int64Type>().iter(), null, |value| find(GroupKey::Integer(value))),
+        })
+    }
+
     fn scale(&self) -> i8 {
         match self.data_type {
             DataType::Decimal32(_, scale)
@@ -188,6 +215,16 @@ impl GroupColumn {
     }
 }
 
+/// What `find` gives for each value, called once for each distinct one; `null` for nulls.
+fn found<T: Copy + Eq + Hash>(
+    values: impl Iterator<Item = Option<T>>,
+    null: Option<usize>,
+    find: impl Fn(T) -> Option<usize>,
+) -> Vec<Option<usize>> {
+    let mut known: HashMap<T, Option<usize>> = HashMap::new();
+    values.map(|value| value.map_or(null, |value| *known.entry(value).or_insert_with(|| find(value)))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -201,7 +238,7 @@ mod tests {
 
     fn grouped(array: &ArrayRef, buckets: u64) -> Result<GroupColumn, PlanError> {
         let schema = Schema::new(vec![Field::new("k", array.data_type().clone(), true)]);
-        let grouping = Grouping { column: "k".into(), buckets: NonZeroU64::new(buckets), key: None };
+        let grouping = Grouping { column: "k".into(), buckets: NonZeroU64::new(buckets), key: None, field: "group_by" };
         GroupColumn::check(&grouping, &schema, Vec::new())
     }
 

@@ -38,7 +38,7 @@ pub(super) fn decode(
         return None;
     }
     let stored = StoredGroups::decode(message).ok()?;
-    let key = |message: &v1::GroupKey| column.key(message.key.as_ref()?).ok();
+    let key = |message: &v1::GroupKey| column.key(message.key.as_ref()?, "group").ok();
     let keys = stored.keys.iter().map(key).collect::<Option<Vec<_>>>()?;
     let ends: Vec<usize> = stored.ends.iter().map(|end| *end as usize).collect();
     let runs: Vec<GroupRows> = stored

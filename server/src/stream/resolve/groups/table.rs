@@ -26,7 +26,7 @@ pub(crate) struct GroupTable {
 
 /// The rows of a group in one row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupRows {
+pub(in crate::stream::resolve) struct GroupRows {
     pub row_group: u32,
     pub rows: u64,
 }
@@ -76,7 +76,7 @@ impl GroupTable {
         counts
     }
 
-    pub(super) fn runs_of(&self, index: usize) -> &[GroupRows] {
+    pub(in crate::stream::resolve) fn runs_of(&self, index: usize) -> &[GroupRows] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.runs[start..self.ends[index]]
     }
