@@ -30,11 +30,14 @@ pub struct RunDraws {
 /// Divides `total` draws among classes with these rows in proportion to weights, to within one. A class without rows has no
 /// draws. `None` if no class with rows has a weight.
 pub fn shares(total: u64, rows: &[u64], weights: &[f64]) -> Option<Vec<u64>> {
-    let weight = |class: usize| if rows[class] > 0 { weights[class] } else { 0.0 };
-    let sum: f64 = (0..rows.len()).map(weight).sum();
-    if !sum.is_finite() || sum <= 0.0 {
+    // Relative to the largest, so that their sum is finite.
+    let of_rows = |class: usize| if rows[class] > 0 { weights[class] } else { 0.0 };
+    let largest = (0..rows.len()).map(of_rows).fold(0.0, f64::max);
+    if largest <= 0.0 {
         return None;
     }
+    let weight = |class: usize| of_rows(class) / largest;
+    let sum: f64 = (0..rows.len()).map(weight).sum();
     // The ends of the shares are rounded, so that they add up to the total.
     let (mut before, mut end) = (0.0, 0);
     let last = (0..rows.len()).rev().find(|class| weight(*class) > 0.0)?;
@@ -121,6 +124,7 @@ mod tests {
             }
         }
         assert_eq!(shares(5, &[0, 3], &[1.0, 0.0]), None);
+        assert_eq!(shares(6, &[1, 2, 3], &[f64::MAX; 3]), Some(vec![2, 2, 2]));
         assert_eq!(shares(5, &[], &[]), None);
     }
 

@@ -233,6 +233,16 @@ def test_a_run_resumes_within_its_balance(server: Server, client: fb.Client) -> 
             assert [batch["id"].tolist() for batch in stream] == whole[5:]
     with pytest.raises(fb.CursorRefused, match="balance"):
         client.stream("rows", plan, cursor=resumed, balance="name")
+    # One of both is named, the other is the cursor's.
+    sampled = {**options, "sample": 0.5, "sample_seed": 3}
+    with client.stream("rows", plan, **sampled) as stream:
+        rest = [batch["id"].tolist() for batch in stream][1:]
+    with client.stream("rows", plan, **sampled) as stream:
+        next(stream)
+        cursor = stream.cursor()
+    for given in ({"balance": "label"}, {"sample": 0.5, "sample_seed": 3}):
+        with client.stream("rows", plan, cursor=cursor, batch_size=128, **given) as stream:
+            assert [batch["id"].tolist() for batch in stream] == rest
     data = fb.ArrayDataset(server.url, "rows", plan, **options)
     taken = [next(iter(data))["id"].tolist()]
     state = json.loads(json.dumps(data.state_dict()))

@@ -307,6 +307,13 @@ REQUESTS: dict[str, Json] = {
     "sampled": {"plan": PLAIN, "sample": 0.3, "sample_seed": 4},
     "sampled, shuffled": {"plan": PLANS["filtered by numbers"], **SHUFFLED, "sample": 0.5},
     "groups": {"plan": PLAIN, "group_by": "kind"},
+    "balanced": {"plan": PLAIN, "balance": {"by": "word"}, "epoch": 3},
+    "balanced, shuffled": {
+        "plan": PLANS["filtered"],
+        "balance": {"by": "flag", "weights": [{"key": {"boolean": True}, "weight": 3}]},
+        "world_size": 2,
+        **SHUFFLED,
+    },
     "group buckets": {"plan": PLAIN, "group_by": "word", "group_buckets": 3, **SHUFFLED},
     "partitions": {"dataset": "regions", "plan": {"filter": "region <> 'west'", "outputs": stored("id", "region")}},
     "partitions, shuffled": {"dataset": "regions", "plan": {"outputs": stored("id", "region")}, **SHUFFLED},

@@ -2,7 +2,10 @@
 
 use std::{iter, time::Instant};
 
-use arrow::array::{Array, RecordBatch};
+use arrow::{
+    array::{Array, RecordBatch},
+    datatypes::DataType,
+};
 
 use super::{
     run::{NextChunk, RunRows},
@@ -104,9 +107,18 @@ impl Drawn {
     }
 }
 
-/// Bytes of a row.
+/// Bytes of a row. Only values that differ in size are measured, and a repeated row shares its dictionaries.
 fn row_bytes(rows: &RecordBatch, row: usize) -> Result<u64, StreamError> {
-    rows.columns()
-        .iter()
-        .try_fold(0, |bytes, column| Ok(bytes + column.slice(row, 1).to_data().get_slice_memory_size()? as u64))
+    rows.columns().iter().try_fold(0, |bytes, column| {
+        let data_type = match column.data_type() {
+            DataType::Dictionary(keys, _) => keys.as_ref(),
+            other => other,
+        };
+        let of_column = match (data_type, data_type.primitive_width()) {
+            (DataType::Boolean | DataType::Null, _) => 1,
+            (_, Some(width)) => width,
+            (_, None) => column.slice(row, 1).to_data().get_slice_memory_size()?,
+        };
+        Ok(bytes + of_column as u64)
+    })
 }

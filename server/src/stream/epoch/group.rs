@@ -134,8 +134,8 @@ impl GroupOpener {
 
 /// The stored rows of a row group that are decoded for these passing ones.
 ///
-/// Without a filter, a balance or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same for any
-/// start position, so a batch is equal to the byte.
+/// Without a filter, a balance or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same
+/// for any start position, so a batch is equal to the byte.
 pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     if !rows.all_pass() || prepared.balanced.is_some() || prepared.compiled.packed.is_some() {

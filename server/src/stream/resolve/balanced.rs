@@ -65,7 +65,9 @@ impl Balanced {
         }
         let draws = draws.unwrap_or_else(|| vec![0; rows.len()]);
         let count: usize = (0..rows.len()).map(|class| table.runs_of(class).len()).sum();
-        let memory = budget.reserve((count * size_of::<ClassRun>() + row_groups * size_of::<usize>()) as u64)?;
+        // Sorted with the numbers of their row groups, and then without.
+        let run_bytes = size_of::<ClassRun>() + size_of::<(u32, ClassRun)>();
+        let memory = budget.reserve((count * run_bytes + row_groups * size_of::<usize>()) as u64)?;
         let mut by_row_group: Vec<(u32, ClassRun)> = Vec::with_capacity(count);
         for class in 0..rows.len() {
             let mut start = 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -79,8 +80,10 @@ class Streaming(Fitting):
         else:
             start = Cursor.of(cursor)
             start.check(world_size=world_size)
-            if "sample" in options or "balance" in options:
-                start.check_rows(chosen)
+            # What is not named is the cursor's.
+            named = {"sample": ("sample", "sample_seed"), "balance": ("balance",)}
+            names = [name for option, names in named.items() if option in options for name in names]
+            start.check_rows(replace(start.order, **{name: getattr(chosen, name) for name in names}))
             chosen = start.options(chosen)
         known = self.fitted(dataset, plan)
         if isinstance(dataset, str):
