@@ -215,7 +215,7 @@ impl GroupColumn {
     }
 }
 
-/// What `find` gives for each value, called once for each distinct one; `null` for nulls.
+/// The result of `find` for each value, called once for each distinct one; `null` for nulls.
 fn found<T: Copy + Eq + Hash>(
     values: impl Iterator<Item = Option<T>>,
     null: Option<usize>,
