@@ -1,15 +1,10 @@
 //! Passing rows of each row group: counted once for a snapshot and a filter, then kept in memory and under
 //! `--state`.
 
-use std::{
-    collections::HashMap,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Arc};
 
 use arrow::array::UInt64Array;
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::OnceCell;
 
 use crate::{
     catalog::{RowGroup, Snapshot},
@@ -21,7 +16,7 @@ use crate::{
         decode::decode,
         environment::Environment,
         error::StreamError,
-        resolve::{expressions::Expressions, rows::Rows},
+        resolve::{expressions::Expressions, recent::SharedResults, rows::Rows},
     },
 };
 
@@ -35,11 +30,14 @@ const COUNTS_CACHED_MAX: usize = 64;
 pub(super) const COUNTS_KEPT_MAX: usize = 4096;
 
 /// Counts by snapshot and filter.
-#[derive(Debug, Default)]
-pub(crate) struct RowCounts(Mutex<HashMap<String, Arc<CountCell>>>);
+#[derive(Debug)]
+pub(crate) struct RowCounts(SharedResults<Arc<Vec<u64>>>);
 
-/// The counts of one snapshot and filter; empty until they are counted.
-type CountCell = OnceCell<Arc<Vec<u64>>>;
+impl Default for RowCounts {
+    fn default() -> Self {
+        Self(SharedResults::new(COUNTS_CACHED_MAX))
+    }
+}
 
 /// Changes when the same filter may pass other rows of the same snapshot.
 const COUNTS_VERSION: &[u8] = b"forebay counts 2";
@@ -93,16 +91,8 @@ impl RowCounts {
             store(&environment.state, key, &counts).await;
             Ok(Arc::new(counts))
         };
-        let cell = self.cell(key);
+        let cell = self.0.of(key);
         cell.get_or_try_init(counted).await.map(Arc::clone)
-    }
-
-    fn cell(&self, key: &str) -> Arc<CountCell> {
-        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if cells.len() >= COUNTS_CACHED_MAX && !cells.contains_key(key) {
-            cells.clear();
-        }
-        Arc::clone(cells.entry(key.to_owned()).or_default())
     }
 }
 

@@ -4,18 +4,15 @@
 //! To find them, every image is decoded once. Afterwards the rows do not exist for the plan: like those that a filter drops,
 //! they have no place in the order.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::OnceCell;
 
 use super::{
     compiled::Compiled,
     count::{COUNTED_AT_ONCE, COUNTS_KEPT_MAX, count_key, may_pass},
     functions::place_of,
+    recent::SharedResults,
     rows::Rows,
 };
 use crate::{
@@ -49,11 +46,14 @@ struct Stored {
 }
 
 /// Results by snapshot, rows and images.
-#[derive(Debug, Default)]
-pub(crate) struct SkippedImages(Mutex<HashMap<String, Arc<Cell>>>);
+#[derive(Debug)]
+pub(crate) struct SkippedImages(SharedResults<Arc<SkippedRows>>);
 
-/// One result; empty until it is found.
-type Cell = OnceCell<Arc<SkippedRows>>;
+impl Default for SkippedImages {
+    fn default() -> Self {
+        Self(SharedResults::new(RESULTS_CACHED_MAX))
+    }
+}
 
 // === impl SkippedImages ===
 
@@ -87,15 +87,7 @@ impl SkippedImages {
             store(&environment.state, &key, &found).await;
             Ok(Arc::new(found))
         };
-        self.cell(&key).get_or_try_init(search).await.map(|found| Some(Arc::clone(found)))
-    }
-
-    fn cell(&self, key: &str) -> Arc<Cell> {
-        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if cells.len() >= RESULTS_CACHED_MAX && !cells.contains_key(key) {
-            cells.clear();
-        }
-        Arc::clone(cells.entry(key.to_owned()).or_default())
+        self.0.of(&key).get_or_try_init(search).await.map(|found| Some(Arc::clone(found)))
     }
 }
 

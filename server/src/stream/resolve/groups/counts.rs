@@ -1,13 +1,9 @@
 //! The rows of each group, counted in one pass over the column, then kept in memory and under `--state`.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use tokio::sync::OnceCell;
 
 use super::{
     GroupColumn,
@@ -28,6 +24,7 @@ use crate::{
         resolve::{
             compiled::Compiled,
             count::{COUNTED_AT_ONCE, count_key, rows_and_groups},
+            recent::SharedResults,
             rows::Rows,
         },
     },
@@ -40,11 +37,14 @@ const TABLES_CACHED_MAX: usize = 8;
 const KEPT_MAX: usize = 64;
 
 /// Tables by snapshot, rows and column, those used last first.
-#[derive(Debug, Default)]
-pub(crate) struct GroupTables(Mutex<VecDeque<(String, Arc<TableCell>)>>);
+#[derive(Debug)]
+pub(crate) struct GroupTables(SharedResults<Arc<GroupTable>>);
 
-/// A table; empty until it is counted.
-type TableCell = OnceCell<Arc<GroupTable>>;
+impl Default for GroupTables {
+    fn default() -> Self {
+        Self(SharedResults::new(TABLES_CACHED_MAX))
+    }
+}
 
 impl GroupTables {
     /// The groups among the rows that pass.
@@ -61,22 +61,12 @@ impl GroupTables {
             return Err(PlanError::field("group_buckets", reason).into());
         }
         let id = table_id(snapshot, compiled, column);
-        let cell = self.cell(&id);
+        let cell = self.0.of(&id);
         // Concurrent streams share one pass.
         let table =
             cell.get_or_try_init(|| Box::pin(load_or_count(environment, snapshot, compiled, column, &id))).await?;
         check_group_count(column, table.keys().len(), groups_max)?;
         Ok(Arc::clone(table))
-    }
-
-    fn cell(&self, id: &str) -> Arc<TableCell> {
-        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = cells.iter().position(|(known, _)| known == id).and_then(|index| cells.remove(index));
-        let entry = known.unwrap_or_else(|| (id.to_owned(), Arc::default()));
-        let cell = Arc::clone(&entry.1);
-        cells.push_front(entry);
-        cells.truncate(TABLES_CACHED_MAX);
-        cell
     }
 }
 
