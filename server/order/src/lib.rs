@@ -50,6 +50,7 @@ mod mixture;
 mod permutation;
 pub mod row_groups;
 mod sequence;
+pub mod series;
 mod shuffle;
 pub mod sizing;
 mod version;
