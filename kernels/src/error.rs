@@ -102,6 +102,15 @@ pub enum CompileError {
         /// The column.
         column: String,
     },
+    /// Lists or values of any type in matrices of windows.
+    #[error(
+        "output {output:?}: the rows of windows are matrices of numbers, and its values differ in size, or a matrix has more than \
+         2^31 of them: give it the part STATIC, or a dtype and ops such as pad"
+    )]
+    NoMatrix {
+        /// The output.
+        output: String,
+    },
     /// A lookup table that cannot be read.
     #[error("{}: cannot read its lookup table: {source}", place(.output.as_deref(), .column))]
     Table {

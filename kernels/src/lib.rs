@@ -3,7 +3,8 @@
 //! [`Program::compile`] checks a plan's [`OutputSpec`]s, with all learned parameters filled in, against the types of
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
-//! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length. A [`TextEncoder`] turns text into
+//! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length, and a [`Windowing`] makes matrices of
+//! consecutive rows. A [`TextEncoder`] turns text into
 //! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns
 //! from, and [`hash64`] the hashes of a column's values.
 //!
@@ -51,6 +52,7 @@ mod spec;
 mod testing;
 mod tokenize;
 mod vector;
+mod windows;
 
 pub use compile::program::Program;
 pub use error::{CompileError, KernelError, OpProblem};
@@ -84,3 +86,4 @@ pub use tokenize::{
     SCRATCH_BYTES_PER_BYTE, TOKENIZER_BYTES_MAX, TextEncoder, TokenProblem, Tokenization, Tokenizer, TokenizerError,
     Truncation, is_text, text_runs,
 };
+pub use windows::{PlacedWindow, WindowPart, Windowing};

@@ -173,12 +173,13 @@ fn add_rows<'a>(into: &mut MutableBuffer, row_bytes: usize, count: usize, mut ro
 }
 
 /// The rows of a matrix as bytes.
-pub(super) fn bytes(array: &ArrayRef) -> Buffer {
+pub(crate) fn bytes(array: &ArrayRef) -> Buffer {
     let data = array.to_data();
     data.child_data().first().unwrap_or(&data).buffers()[0].clone()
 }
 
-fn matrix(values: Buffer, len: usize, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+/// A matrix of these bytes.
+pub(crate) fn matrix(values: Buffer, len: usize, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
     let data = match data_type {
         DataType::FixedSizeList(item, width) => {
             let items = ArrayData::builder(item.data_type().clone()).len(len * *width as usize).add_buffer(values);
