@@ -54,7 +54,12 @@ pub fn plan_from_json(text: &[u8]) -> Result<Plan> {
 pub fn plan_as_stored(schema: &Schema) -> Plan {
     let output = |field: &FieldRef| {
         let part = Part { columns: vec![field.name().clone()], ..Part::default() };
-        Output { name: field.name().clone(), dtype: Some(DType::AsStored.into()), parts: vec![part], pack: None }
+        Output {
+            name: field.name().clone(),
+            dtype: Some(DType::AsStored.into()),
+            parts: vec![part],
+            ..Output::default()
+        }
     };
     Plan { outputs: schema.fields().iter().map(output).collect(), ..Plan::default() }
 }

@@ -20,7 +20,7 @@ pub fn plan_to_bytes(plan: &Plan) -> Vec<u8> {
         let dtype = output.dtype.filter(|dtype| *dtype != DType::Float32 as i32);
         let mut body = Output { name: output.name.clone(), dtype, ..Output::default() }.encode_to_vec();
         encoding::message::encode_repeated(PARTS, &output.parts, &mut body);
-        body.extend(Output { pack: output.pack, ..Output::default() }.encode_to_vec());
+        body.extend(Output { pack: output.pack, part: output.part, ..Output::default() }.encode_to_vec());
         encoding::bytes::encode(OUTPUTS, &body, &mut bytes);
     }
     let (units, join, types) = (plan.units.clone(), plan.join.clone(), plan.types.clone());
@@ -41,7 +41,7 @@ pub fn plan_from_bytes(bytes: &[u8]) -> Result<Plan, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{ColumnType, Derive, Join, Pack, Part, Unit};
+    use crate::v1::{ColumnType, Derive, Join, Pack, Part, Unit, WindowPart};
 
     #[test]
     fn bytes_leave_out_float32_and_nothing_else() {
@@ -50,6 +50,7 @@ mod tests {
             dtype: dtype.map(Into::into),
             parts: vec![Part { columns: vec!["a".to_owned(), "b".to_owned()], ops: Vec::new() }, Part::default()],
             pack: (name == "y").then_some(Pack { length: 8, separator: Some(0), padding: -1 }),
+            part: if name == "z" { WindowPart::Static.into() } else { 0 },
         };
         let plan = |first| Plan {
             filter: "a > 0".to_owned(),

@@ -129,6 +129,9 @@ pub struct Output {
     /// Set: the lists of the output are packed. The rows of the stream are sequences then, and it is the plan's only output.
     #[prost(message, optional, tag = "4")]
     pub pack: ::core::option::Option<Pack>,
+    /// The rows of a window that the output has. A plan with another part than PAST needs a request with windows.
+    #[prost(enumeration = "WindowPart", tag = "5")]
+    pub part: i32,
 }
 impl ::prost::Name for Output {
 const NAME: &'static str = "Output";
@@ -970,6 +973,39 @@ impl ::prost::Name for Normalize {
 const NAME: &'static str = "Normalize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Normalize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Normalize".into() }}
+/// The rows of a window; see Window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WindowPart {
+    /// The length rows up to the present: a matrix of length x columns.
+    Past = 0,
+    /// The horizon rows after them: a matrix of horizon x columns.
+    Future = 1,
+    /// The last past row alone.
+    Static = 2,
+}
+impl WindowPart {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Past => "PAST",
+            Self::Future => "FUTURE",
+            Self::Static => "STATIC",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PAST" => Some(Self::Past),
+            "FUTURE" => Some(Self::Future),
+            "STATIC" => Some(Self::Static),
+            _ => None,
+        }
+    }
+}
 /// A conversion that loses is an error: a fraction or an out-of-range number to an integer, an integer of the column that the
 /// floating-point type does not hold. Results of ops that scale are rounded to nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1365,11 +1401,74 @@ pub struct StreamRequest {
     /// Draws as many rows of each value of a column, in place of one of each row.
     #[prost(message, optional, tag = "27")]
     pub balance: ::core::option::Option<Balance>,
+    /// Makes windows of the rows: those of the stream are windows, and so are the rows that positions and shares count.
+    #[prost(message, optional, tag = "28")]
+    pub window: ::core::option::Option<Window>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// Windows of consecutive rows of a series, such as the hours of a sensor. Among the rows that pass, those of a series must follow
+/// each other, in strictly rising order; the first stream of a snapshot checks this. A window has `length` past rows and the
+/// `horizon` rows after them, all of one series; outputs have the rows that their part names. __row_id is that of the last past
+/// row.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Window {
+    /// The columns that tell the series apart, stored, joined or derived. None: all rows are one series.
+    #[prost(string, repeated, tag = "1")]
+    pub by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The column that orders the rows of a series, such as a time. Never null.
+    #[prost(string, tag = "2")]
+    pub order: ::prost::alloc::string::String,
+    /// Past rows, at least 1.
+    #[prost(uint32, tag = "3")]
+    pub length: u32,
+    /// Future rows.
+    #[prost(uint32, tag = "4")]
+    pub horizon: u32,
+    /// Rows from the beginning of a window to that of the next one of the series; 0 is 1.
+    #[prost(uint32, tag = "5")]
+    pub stride: u32,
+    #[prost(enumeration = "window::Incomplete", tag = "6")]
+    pub incomplete: i32,
+}
+/// Nested message and enum types in `Window`.
+pub mod window {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Incomplete {
+        /// Windows have all past rows: the first one begins at the series' first row.
+        Drop = 0,
+        /// There are windows before it, too, whose past begins with rows of nulls. A series without any other has one window, the
+        /// latest.
+        Pad = 1,
+    }
+    impl Incomplete {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Drop => "DROP",
+                Self::Pad => "PAD",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "DROP" => Some(Self::Drop),
+                "PAD" => Some(Self::Pad),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Window {
+const NAME: &'static str = "Window";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Window".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Window".into() }}
 /// The classes of an epoch, balanced: the epoch has as many rows as pass, and of each value of a column the same number, to within
 /// one, or numbers in proportion to weights. A row of a rare class is drawn several times; of a frequent class, each epoch draws
 /// other rows. Draws depend on the snapshot, the plan's filter, the seed and the epoch.

@@ -32,6 +32,6 @@ fn as_stored(column: &str) -> v1::Output {
         name: column.to_owned(),
         dtype: Some(v1::DType::AsStored.into()),
         parts: vec![v1::Part { columns: vec![column.to_owned()], ops: Vec::new() }],
-        pack: None,
+        ..v1::Output::default()
     }
 }

@@ -29,6 +29,7 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
             dtype: Some(dtype_of(output)),
             parts: parts.collect(),
             pack: output.pack,
+            part: output.part,
         }
     });
     let mut units = plan.units.clone();

@@ -29,6 +29,7 @@ mod take;
 mod tokenize;
 mod udf;
 mod warnings;
+mod window;
 
 pub use balance::Balance;
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
@@ -51,6 +52,7 @@ pub use take::{Take, TakeBy};
 pub use tokenize::{TokenizeCall, pin_tokenizers, tokenize_calls};
 pub use udf::{UdfCall, pin_udfs, udf_calls};
 pub use warnings::warnings;
+pub use window::{WindowedOutputs, Windows, check_no_parts};
 
 /// Limit of the outputs, derived columns or units of a plan.
 pub const PLAN_ENTRIES_MAX: usize = 4096;

@@ -7,7 +7,7 @@ use forebay_proto::{resume::Run, v1};
 
 use super::{
     OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, error::PlanError, grouping::Grouping,
-    mixture::MixtureFields, sample::Sample, source::Source,
+    mixture::MixtureFields, sample::Sample, source::Source, window::Windows,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -55,6 +55,8 @@ pub struct Request {
     pub grouping: Option<Grouping>,
     /// The classes that are drawn in proportion; none: every row is read once.
     pub balance: Option<Balance>,
+    /// The windows that its rows become; none: they stay rows.
+    pub windows: Option<Arc<Windows>>,
     /// The sources of a mixture; none: the request is for one dataset.
     pub sources: Option<Arc<MixtureFields>>,
 }
@@ -152,6 +154,7 @@ impl Request {
             sample,
             grouping: Grouping::check(message, world_size)?,
             balance: Balance::check(message)?,
+            windows: Windows::check(message)?.map(Arc::new),
             sources,
         })
     }

@@ -79,7 +79,7 @@ fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {
     // One more than the last dtype: none.
     let dtype = Some(bytes.int_in_range(0..=9)?).filter(|dtype| *dtype < 9);
     let parts = (0..bytes.int_in_range(1..=2)?).map(|_| part(bytes)).collect::<Result<_>>()?;
-    Ok(v1::Output { name: format!("o{number}"), dtype, parts, pack: None })
+    Ok(v1::Output { name: format!("o{number}"), dtype, parts, ..v1::Output::default() })
 }
 
 fn part(bytes: Bytes<'_, '_>) -> Result<v1::Part> {

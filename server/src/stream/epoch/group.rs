@@ -11,7 +11,8 @@ use super::{
     packed::PackedReader,
     run::{NextChunk, NextRun, Run, RunRows},
     sequences::SequencesReader,
-    stored::{NextPassing, StoredReader},
+    stored::{NextPassing, StoredReader, stored_rows},
+    windowed::{ComputedRows, WindowedReader},
 };
 use crate::{
     cache::{CachedChunks, PlanRows},
@@ -20,7 +21,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{balanced::RowDraws, finished::CacheLevel, prepared::Prepared, rows::Rows},
+        resolve::{balanced::RowDraws, compiled::Made, finished::CacheLevel, prepared::Prepared, rows::Rows},
     },
 };
 
@@ -64,6 +65,8 @@ enum GroupSource {
     Packed(Box<PackedReader>),
     /// Some of a row group's sequences.
     Sequences(Box<SequencesReader>),
+    /// The rows are windows.
+    Windowed(Box<WindowedReader>),
 }
 
 // === impl GroupOpener ===
@@ -91,7 +94,25 @@ impl GroupOpener {
     /// Opens a piece's row group, to copy `rows` passing rows from the piece's first one on, at least the piece. Fetches
     /// their bytes, unless another reader has them or the rows are cached.
     pub(crate) async fn open(&self, piece: Piece, rows: u64) -> Result<OpenGroup, StreamError> {
+        self.open_continuing(piece, rows, false).await
+    }
+
+    async fn open_continuing(&self, piece: Piece, rows: u64, continues: bool) -> Result<OpenGroup, StreamError> {
         let end = piece.skip.saturating_add(rows.max(piece.take));
+        if let Some(windows) = &self.prepared.windows {
+            let (chunks, of_group) = (self.chunks.as_ref(), (piece.row_group, piece.skip..end));
+            let reader =
+                WindowedReader::open(&self.environment, &self.prepared, chunks, windows, of_group, continues).await?;
+            let source = GroupSource::Windowed(Box::new(reader));
+            return Ok(OpenGroup {
+                index: piece.row_group,
+                source,
+                seen: piece.skip,
+                end,
+                is_copied: true,
+                pending: None,
+            });
+        }
         let needed = needed_rows(&self.prepared, piece.row_group, &(piece.skip..end));
         if let Some((plan, row_bytes)) = &self.cached
             && let Some((reader, seen)) =
@@ -100,7 +121,7 @@ impl GroupOpener {
             let source = GroupSource::Cached(Box::new(reader));
             return Ok(OpenGroup { index: piece.row_group, source, seen, end, is_copied: true, pending: None });
         }
-        if let Some(output) = &self.prepared.compiled.packed
+        if let Made::Sequences(output) = &self.prepared.compiled.made
             && end - piece.skip < self.prepared.epoch.passing()[piece.row_group]
             && let Some(reader) =
                 SequencesReader::new(&self.environment, &self.prepared, self.chunks.as_ref(), output, piece.row_group)
@@ -117,32 +138,33 @@ impl GroupOpener {
             let source = GroupSource::Balanced(Box::new(reader));
             return Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None });
         }
-        let source = match &self.prepared.compiled.packed {
-            Some(output) => GroupSource::Packed(Box::new(PackedReader::new(stored, output, &self.environment.budget))),
-            None if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
-            None => GroupSource::Stored(Box::new(stored)),
+        let source = match &self.prepared.compiled.made {
+            Made::Sequences(output) => {
+                GroupSource::Packed(Box::new(PackedReader::new(stored, output, &self.environment.budget)))
+            }
+            _ if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
+            _ => GroupSource::Stored(Box::new(stored)),
         };
         Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None })
     }
 
-    /// The same for a piece whose rows stay together.
-    pub(crate) async fn open_in_order(&self, piece: Piece) -> Result<OpenGroup, StreamError> {
-        let opened = self.open(piece, piece.take).await?;
+    /// The same for a piece whose rows stay together. With `continues`, it follows another one, see
+    /// [`OpenGroup::continue_from`].
+    pub(crate) async fn open_in_order(&self, piece: Piece, continues: bool) -> Result<OpenGroup, StreamError> {
+        let opened = self.open_continuing(piece, piece.take, continues).await?;
         Ok(OpenGroup { is_copied: false, ..opened })
     }
 }
 
-/// The stored rows of a row group that are decoded for these passing ones.
-///
-/// Without a filter, a balance or a packed output, they are the whole chunks with the rows. Chunk boundaries are the same
-/// for any start position, so a batch is equal to the byte.
-pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
-    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-    if !rows.all_pass() || prepared.balanced.is_some() || prepared.compiled.packed.is_some() {
+/// The stored rows of a row group that are decoded for these of the epoch's rows. Windows also have rows of other row groups.
+pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, rows: &Range<u64>) -> Range<u64> {
+    if let Some(windows) = &prepared.windows {
+        return stored_rows(prepared, row_group, &windows.rows_in(row_group, rows));
+    }
+    if prepared.balanced.is_some() || matches!(prepared.compiled.made, Made::Sequences(_)) {
         return ALL_ROWS;
     }
-    let chunk_rows = rows.projection.chunk_rows(snapshot, &snapshot.row_groups()[row_group]);
-    passing.start / chunk_rows * chunk_rows..passing.end.div_ceil(chunk_rows).saturating_mul(chunk_rows)
+    stored_rows(prepared, row_group, rows)
 }
 
 // === impl OpenGroup ===
@@ -156,6 +178,7 @@ impl OpenGroup {
             GroupSource::Balanced(balanced) => balanced.stored.fetch_time(),
             GroupSource::Packed(packed) => packed.stored.fetch_time(),
             GroupSource::Sequences(_) => Duration::ZERO,
+            GroupSource::Windowed(windowed) => windowed.fetch_time(),
         }
     }
 
@@ -216,7 +239,20 @@ impl OpenGroup {
             GroupSource::Balanced(balanced) => balanced.stored.complete(times).await,
             GroupSource::Packed(packed) => packed.stored.complete(times).await,
             GroupSource::Sequences(sequences) => sequences.prepare(times).await,
+            GroupSource::Windowed(windowed) => windowed.prepare(times).await,
         }
+    }
+
+    /// Takes over the rows that the reader of the piece before has computed, so that they are not read again.
+    pub(crate) fn continue_from(&mut self, rows: ComputedRows) {
+        if let GroupSource::Windowed(reader) = &mut self.source {
+            reader.take_over(rows);
+        }
+    }
+
+    /// The rows that windows of the next row group have, too.
+    pub(crate) fn into_computed(self) -> Option<ComputedRows> {
+        if let GroupSource::Windowed(reader) = self.source { Some(reader.into_rows()) } else { None }
     }
 
     /// Whether all rows of a piece have been returned.
@@ -234,6 +270,7 @@ impl OpenGroup {
             GroupSource::Balanced(balanced) => return balanced.next_chunk(rows, times),
             GroupSource::Packed(packed) => return packed.next_chunk(rows, times),
             GroupSource::Sequences(sequences) => return Ok(sequences.next_chunk()),
+            GroupSource::Windowed(windowed) => return windowed.next_chunk(piece.skip, &mut self.seen, rows, times),
         };
         Ok(match next {
             NextPassing::Rows((passing, before)) => {

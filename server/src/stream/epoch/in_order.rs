@@ -77,16 +77,23 @@ async fn decode_runs(
 ) -> Result<(), StreamError> {
     let GroupOpener { environment, prepared, .. } = &opener;
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+    let mut before: Option<Piece> = None;
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
-        let opener = opener.clone();
-        async move { Ok((piece, opener.open_in_order(piece).await?)) }
+        let (opener, continues) =
+            (opener.clone(), before.is_some_and(|before| follows(&opener.prepared, &before, &piece)));
+        before = Some(piece);
+        async move { Ok((piece, continues, opener.open_in_order(piece, continues).await?)) }
     }));
+    let mut computed = None;
     let (mut times, columns, cpu) = (StageTimes::default(), rows.projection.schema(), environment.cpu.timed());
     loop {
         let start = Instant::now();
         let Some(opened) = groups.next().await else { break };
-        let (piece, mut group) = opened?;
+        let (piece, continues, mut group) = opened?;
         times.add_opened(start, group.fetch_time());
+        if let Some(computed) = computed.take().filter(|_| continues) {
+            group.continue_from(computed);
+        }
         while !group.is_past(&piece) {
             let run = if group.is_finished(&piece) {
                 group.next_run(&piece, rows, &mut times)
@@ -116,8 +123,19 @@ async fn decode_runs(
                 return Ok(());
             }
         }
+        computed = group.into_computed();
     }
     Ok(())
+}
+
+/// Whether the rows of a piece are those after the ones of another piece, in file order.
+fn follows(prepared: &Prepared, before: &Piece, piece: &Piece) -> bool {
+    let passing = prepared.epoch.passing();
+    let between = before.row_group + 1..piece.row_group;
+    before.row_group < piece.row_group
+        && before.skip + before.take == passing[before.row_group]
+        && piece.skip == 0
+        && passing[between].iter().all(|rows| *rows == 0)
 }
 
 /// The pieces that make up a share, its repeats at the end.

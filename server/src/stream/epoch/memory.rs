@@ -7,10 +7,14 @@ use super::{
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
     task::{BATCHES_AHEAD, FETCH_AHEAD},
+    windowed,
 };
 use crate::{
     catalog::RowGroup,
-    stream::resolve::prepared::{Prepared, PreparedMixture},
+    stream::resolve::{
+        compiled::Made,
+        prepared::{Prepared, PreparedMixture},
+    },
 };
 
 /// Bytes of a stream that may wait for its socket besides the batch being written: room for part of the next batch, so
@@ -94,10 +98,14 @@ pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
     chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
-/// Bytes of a decoded chunk of a row group, with the documents of a packed output.
+/// Bytes of a decoded chunk of a row group, with what is made of it.
 fn decoded_bytes(prepared: &Prepared, group: &RowGroup) -> u64 {
     let chunk = prepared.compiled.rows.projection.chunk_bytes(&prepared.snapshot, group);
-    if prepared.compiled.packed.is_some() { chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES) } else { chunk }
+    match (&prepared.compiled.made, &prepared.windows) {
+        (Made::Sequences(_), _) => chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
+        (_, Some(windows)) => chunk.saturating_add(windowed::held_bytes(prepared, windows, group)),
+        _ => chunk,
+    }
 }
 
 /// The memory of a take of rows of these pieces' row groups: for reading them, and its batches, of which one is also

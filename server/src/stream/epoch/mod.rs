@@ -30,3 +30,4 @@ pub(crate) mod shared_sequences;
 mod shuffled;
 mod stored;
 pub(crate) mod task;
+mod windowed;

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use crate::{
     cache::CachedChunks,
     metrics::StageTimes,
-    scan::{self, RowGroupChunks, RowGroupReader},
+    scan::{self, ALL_ROWS, RowGroupChunks, RowGroupReader},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -35,6 +35,19 @@ pub(super) enum NextPassing {
     /// Their columns of functions are missing: see [`StoredReader::complete`].
     Blocked,
     End,
+}
+
+/// The stored rows of a row group that are decoded for these passing ones.
+///
+/// Without a filter, they are the whole chunks with the rows. Chunk boundaries are the same for any start position, so a
+/// batch is equal to the byte.
+pub(super) fn stored_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
+    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+    if !rows.all_pass() {
+        return ALL_ROWS;
+    }
+    let chunk_rows = rows.projection.chunk_rows(snapshot, &snapshot.row_groups()[row_group]);
+    passing.start / chunk_rows * chunk_rows..passing.end.div_ceil(chunk_rows).saturating_mul(chunk_rows)
 }
 
 impl StoredReader {

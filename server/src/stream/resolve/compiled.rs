@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::{
     catalog::Snapshot,
-    plan::{self, Grouping, PackedOutput, PlanError, Sample},
+    plan::{self, Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows},
     scan::Projection,
     state::Kind,
     stream::{
@@ -41,10 +41,9 @@ pub(crate) struct Compiled {
     pub filter: String,
     pub expressions: Arc<Expressions>,
     pub rows: Arc<Rows>,
-    /// Computes the rows of the stream: from the rows that pass, or from the sequences of a packed output.
+    /// Computes the rows of the stream from the rows that pass, or copies what is made of them.
     pub program: Arc<Program>,
-    /// The packed output.
-    pub packed: Option<Arc<PackedOutput>>,
+    pub made: Made,
     pub executable: Executable,
     /// Approximate bytes of a row's AS_STORED columns.
     pub stored_row_bytes: u64,
@@ -54,6 +53,19 @@ pub(crate) struct Compiled {
     pub is_stored: bool,
     /// The column that the rows are grouped by.
     pub group: Option<Arc<GroupColumn>>,
+    /// The joined and derived columns, as bytes.
+    computed_source: Arc<[u8]>,
+}
+
+/// What the rows of a stream are made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Made {
+    /// The rows that pass, one each.
+    Rows,
+    /// Sequences of their documents.
+    Sequences(Arc<PackedOutput>),
+    /// Windows over series of them.
+    Windows(Arc<WindowedOutputs>),
 }
 
 /// Compiles plans against a snapshot.
@@ -83,6 +95,7 @@ pub(crate) struct CompiledKey {
     pub sample: Option<Sample>,
     /// The column and the buckets of a grouping.
     pub grouping: Option<Grouping>,
+    pub windows: Option<Arc<Windows>>,
 }
 
 impl Compiled {
@@ -96,6 +109,11 @@ impl Compiled {
         Ok(Self { rows: Arc::new(self.rows.without(skipped, &self.expressions)?), ..self.clone() })
     }
 
+    /// The joined and derived columns, as bytes that decide their values together with the snapshot.
+    pub(super) fn computed_source(&self) -> Vec<u8> {
+        self.computed_source.to_vec()
+    }
+
     fn new(
         environment: &Environment,
         snapshot: &Arc<Snapshot>,
@@ -103,7 +121,7 @@ impl Compiled {
         of: &CompiledKey,
         is_stored: bool,
     ) -> Result<(Self, Option<PlanToStore>), StreamError> {
-        let CompiledKey { with_row_ids, sample, grouping, .. } = of;
+        let CompiledKey { with_row_ids, sample, grouping, windows, .. } = of;
         let (with_row_ids, sample) = (*with_row_ids, *sample);
         let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
@@ -122,9 +140,9 @@ impl Compiled {
         fitted.check_units(&expressions.schema)?;
         let of_rows = with_row_ids && !plan::packs(&plan);
         let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
-        let packed = plan::packed_output(&computed, &of_rows, with_row_ids)?;
+        let (made, program) = made(&computed, &of_rows, (windows.as_deref(), &tables), &expressions, with_row_ids)?;
         drop(computed);
-        if let (Some(_), Some(grouping)) = (&packed, grouping) {
+        if let (Made::Sequences(_), Some(grouping)) = (&made, grouping) {
             let reason = "the plan packs its output: the documents of a sequence may be of several groups or classes";
             return Err(PlanError::field(grouping.field, reason).into());
         }
@@ -134,15 +152,7 @@ impl Compiled {
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
         fitted.check(rows.projection.schema())?;
-        if let (Some(grouping), Some(_)) = (grouping, rows.skipping().next()) {
-            let reason = "the plan skips rows whose image cannot be decoded, and the rows of groups and classes are \
-                          counted without decoding: use on_error NULL or FAIL";
-            return Err(PlanError::field(grouping.field, reason).into());
-        }
-        let (program, packed) = match packed {
-            None => (of_rows, None),
-            Some((packed, program)) => (Arc::new(program), Some(Arc::new(packed))),
-        };
+        check_skipping(&rows, grouping.as_ref(), &made)?;
         let executable = environment.device.load(&program, &plan_id);
         // Tickets must carry its id.
         let is_large = is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX;
@@ -151,18 +161,24 @@ impl Compiled {
             types: FittedTypes::of(rows.projection.schema()),
             stored_for: StoredFor::new(snapshot, &plan, false),
         });
+        let computed_source = computed_columns(&plan);
         let compiled = Self {
             plan_id,
             filter: plan.filter.clone(),
             rows,
-            stored_row_bytes: stored_row_bytes(snapshot, &program, &expressions),
+            stored_row_bytes: stored_row_bytes(
+                snapshot,
+                if windows.is_some() { &of_rows } else { &program },
+                &expressions,
+            ),
             expressions,
             program,
-            packed,
+            made,
             executable,
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
             group,
+            computed_source: computed_source.into(),
         };
         Ok((compiled, to_store))
     }
@@ -226,6 +242,43 @@ impl PlanToStore {
     }
 }
 
+/// What the rows of a stream are made of, and the program that has them.
+fn made(
+    computed: &v1::Plan,
+    of_rows: &Arc<Program>,
+    (windows, tables): (Option<&Windows>, &Tables),
+    expressions: &Expressions,
+    with_row_ids: bool,
+) -> Result<(Made, Arc<Program>), PlanError> {
+    if let Some(windows) = windows {
+        let (outputs, program) = windows.outputs(computed, of_rows, &expressions.chain_schema, tables)?;
+        return Ok((Made::Windows(Arc::new(outputs)), Arc::new(program)));
+    }
+    plan::check_no_parts(computed)?;
+    Ok(match plan::packed_output(computed, of_rows, with_row_ids)? {
+        Some((packed, program)) => (Made::Sequences(Arc::new(packed)), Arc::new(program)),
+        None => (Made::Rows, Arc::clone(of_rows)),
+    })
+}
+
+/// Checks that a plan whose rows are counted without decoding images does not skip damaged ones.
+fn check_skipping(rows: &Rows, grouping: Option<&Grouping>, made: &Made) -> Result<(), PlanError> {
+    let counted = match (grouping, made) {
+        (Some(grouping), _) => (grouping.field, "groups and classes"),
+        (None, Made::Windows(_)) => ("window", "series"),
+        _ => return Ok(()),
+    };
+    if rows.skipping().next().is_none() {
+        return Ok(());
+    }
+    let (field, counted) = counted;
+    let reason = format!(
+        "the plan skips rows whose image cannot be decoded, and the rows of {counted} are counted without decoding: use \
+         on_error NULL or FAIL"
+    );
+    Err(PlanError::field(field, reason))
+}
+
 /// The column of a grouping, and what decides its values if it is not stored.
 fn group_column(
     grouping: &Grouping,
@@ -233,12 +286,13 @@ fn group_column(
     stored: &Schema,
     expressions: &Expressions,
 ) -> Result<Arc<GroupColumn>, StreamError> {
-    let source = if stored.index_of(&grouping.column).is_ok() {
-        Vec::new()
-    } else {
-        v1::Plan { join: plan.join.clone(), derive: plan.derive.clone(), ..v1::Plan::default() }.encode_to_vec()
-    };
+    let source = if stored.index_of(&grouping.column).is_ok() { Vec::new() } else { computed_columns(plan) };
     Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
+}
+
+/// The joined and derived columns of a plan, as bytes.
+fn computed_columns(plan: &v1::Plan) -> Vec<u8> {
+    v1::Plan { join: plan.join.clone(), derive: plan.derive.clone(), ..v1::Plan::default() }.encode_to_vec()
 }
 
 /// Uncompressed bytes of the AS_STORED columns in a row of the files; other columns are estimated by their type. Tokens

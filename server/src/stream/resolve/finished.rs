@@ -1,7 +1,7 @@
 //! What the cache keeps of a plan: its finished rows, or the column chunks that it reads; how many bytes they take, and the
 //! keys that name what decides them.
 
-use super::prepared::Prepared;
+use super::{compiled::Made, prepared::Prepared};
 use crate::{
     cache::GroupChunks,
     catalog::{Int96Unit, Snapshot},
@@ -68,8 +68,10 @@ impl Prepared {
 
     /// Bytes of a finished row in the cache. The error is why rows of this plan are not cached.
     pub(crate) fn cached_row_bytes(&self) -> Result<u64, String> {
-        if self.compiled.packed.is_some() {
-            return Err("sequences are packed from all documents of a row group".to_owned());
+        match self.compiled.made {
+            Made::Rows => {}
+            Made::Sequences(_) => return Err("sequences are packed from all documents of a row group".to_owned()),
+            Made::Windows(_) => return Err("windows share their rows, which take less than windows".to_owned()),
         }
         if self.balanced.is_some() {
             return Err("a balanced epoch draws other rows than the next".to_owned());

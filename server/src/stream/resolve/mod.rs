@@ -2,7 +2,7 @@
 
 pub(crate) mod balanced;
 pub(crate) mod cache;
-mod compiled;
+pub(crate) mod compiled;
 pub(crate) mod count;
 pub(crate) mod deciding;
 pub(crate) mod derivation;
@@ -25,7 +25,9 @@ pub(crate) mod prepared;
 mod recent;
 pub(crate) mod rows;
 mod sequences;
+mod series;
 mod skipped;
 pub(crate) mod table_columns;
 mod units;
 mod wanted;
+pub(crate) mod windows;

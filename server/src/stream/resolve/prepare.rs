@@ -17,14 +17,16 @@ use crate::{
         resolve::{
             balanced::Balanced,
             cache::PlanCache,
-            compiled::{Compiled, CompiledKey, SnapshotCompiler},
+            compiled::{Compiled, CompiledKey, Made, SnapshotCompiler},
             count::RowCounts,
             groups::{GroupColumn, GroupFilter, counts::GroupTables, table::GroupTable},
             mixture::{MixtureCache, of_source},
             narrowing::{FileFilters, WantedFiles, with_files},
             prepared::{Prepared, PreparedMixture},
             sequences,
+            series::SeriesTables,
             skipped::SkippedImages,
+            windows::EpochWindows,
         },
     },
 };
@@ -39,6 +41,7 @@ pub(crate) struct Resolver {
     mixtures: MixtureCache,
     filters: FileFilters,
     skipped: SkippedImages,
+    series: SeriesTables,
 }
 
 /// The groups of an epoch, ready to be listed.
@@ -89,6 +92,7 @@ impl Resolver {
             mixtures: MixtureCache::default(),
             filters: FileFilters::default(),
             skipped: SkippedImages::default(),
+            series: SeriesTables::default(),
         }
     }
 
@@ -145,7 +149,16 @@ impl Resolver {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
             return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
         }
-        if let Some(output) = &compiled.packed {
+        if let (Some(windows), Made::Windows(outputs)) = (&request.windows, &compiled.made) {
+            let series = self.series.find(&self.environment, &snapshot, &compiled, windows).await?;
+            let (budget, shape, outputs) = (self.environment.budget.clone(), windows.shape, Arc::clone(outputs));
+            let windows = self.environment.cpu.run(move || EpochWindows::new(series, shape, outputs, &budget));
+            let windows = Arc::new(windows.await??);
+            let counted = Arc::new(windows.row_counts());
+            let prepared = self.ordered(request, snapshot, compiled, counted, None)?;
+            return Ok(Prepared { windows: Some(windows), ..prepared });
+        }
+        if let Made::Sequences(output) = &compiled.made {
             let counted = sequences::count(&self.counts, &self.environment, &snapshot, &compiled, output).await?;
             return self.ordered(request, snapshot, Arc::clone(&compiled), counted, None);
         }
@@ -230,7 +243,7 @@ impl Resolver {
             let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
             return Err(PlanError::field("start_position", reason).into());
         }
-        let prepared = Prepared { request, snapshot, compiled, epoch, balanced: None, mixture };
+        let prepared = Prepared { request, snapshot, compiled, epoch, balanced: None, windows: None, mixture };
         check_batch_bytes(&prepared, self.environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }
@@ -250,6 +263,7 @@ impl Resolver {
             with_row_ids: request.with_row_ids,
             sample: request.sample,
             grouping: grouping.or(classes),
+            windows: request.windows.clone(),
         };
         let compiler = SnapshotCompiler { snapshot: Arc::clone(snapshot), key };
         self.plans.get(&self.environment, &request.source, compiler).await

@@ -22,6 +22,7 @@ use crate::{
             function_column::Drawing,
             functions::place_of,
             passing::Passing,
+            windows::EpochWindows,
         },
     },
 };
@@ -37,6 +38,8 @@ pub struct Prepared {
     pub(crate) epoch: Epoch,
     /// How often rows are drawn; none: once.
     pub(crate) balanced: Option<Arc<Balanced>>,
+    /// The windows that its rows are; none: they are other rows.
+    pub(crate) windows: Option<Arc<EpochWindows>>,
     /// The sources; none: the rows are of one dataset.
     pub(crate) mixture: Option<Arc<PreparedMixture>>,
 }

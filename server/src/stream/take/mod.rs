@@ -20,7 +20,7 @@ use super::{
         task::{Batch, BatchSender},
     },
     error::StreamError,
-    resolve::{prepare::Resolver, prepared::Prepared},
+    resolve::{compiled::Made, prepare::Resolver, prepared::Prepared},
 };
 use crate::{
     catalog::is_narrowed,
@@ -58,7 +58,7 @@ impl PreparedTake {
             TakeBy::RowIds => resolver.prepare_stored(take.request.clone()).await?,
             TakeBy::Positions => resolver.prepare(take.request.clone()).await?,
         };
-        if prepared.compiled.packed.is_some() {
+        if matches!(prepared.compiled.made, Made::Sequences(_)) {
             let reason = "take returns rows, and the rows of this plan are packed into sequences: leave it out";
             return Err(PlanError::field("plan.outputs[0].pack", reason).into());
         }

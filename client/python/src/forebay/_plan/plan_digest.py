@@ -22,6 +22,7 @@ CROPS = ("NONE", "CENTER", "RANDOM")
 ON_ERRORS = ("FAIL", "NULL", "SKIP")
 ORIENTATIONS = ("APPLY", "IGNORE")
 SIDES = ("RIGHT", "LEFT")
+WINDOW_PARTS = ("PAST", "FUTURE", "STATIC")
 
 # Messages and their fields, each a number and a kind. "?": explicit presence (optional, or in a oneof); "*": repeated.
 # Kinds include the names of messages.
@@ -52,7 +53,13 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Unit": {"column": (1, "string"), "unit": (2, "string")},
     "ColumnType": {"column": (1, "string"), "type": (2, "string")},
     "Derive": {"name": (1, "string"), "expr": (2, "string")},
-    "Output": {"name": (1, "string"), "dtype": (2, "DType"), "parts": (3, "*Part"), "pack": (4, "?Pack")},
+    "Output": {
+        "name": (1, "string"),
+        "dtype": (2, "DType"),
+        "parts": (3, "*Part"),
+        "pack": (4, "?Pack"),
+        "part": (5, "WindowPart"),
+    },
     "Pack": {"length": (1, "uint32"), "separator": (2, "?int64"), "padding": (3, "int64")},
     "Part": {"columns": (1, "*string"), "ops": (2, "*Op")},
     "Op": {
@@ -211,6 +218,7 @@ ENUMS = {
     "OnError": ON_ERRORS,
     "Orientation": ORIENTATIONS,
     "Side": SIDES,
+    "WindowPart": WINDOW_PARTS,
 }
 
 VARINT, FIXED64, LENGTH = 0, 1, 2

@@ -53,7 +53,7 @@ pub(crate) async fn results(context: &CallContext, action: &Action) -> Result<Ac
     match name {
         "fit" => fit::results(context, &action.body).await,
         "explain" => explain::results(context, &action.body).await,
-        "replay" => replay::results(context, &action.body).await,
+        "replay" => Box::pin(replay::results(context, &action.body)).await,
         "show" => show::results(context, &action.body).await,
         "plans" => plans::list(context, &action.body).await,
         "describe" => describe::results(context, &action.body).await,
