@@ -4,10 +4,10 @@
 //! Python package's `state_dict`; each client reads the other's. Makes no calls.
 
 use forebay_proto::{
-    decode, defaults,
+    Message, decode, defaults,
     resume::{ResumeError, Run},
     to_json,
-    v1::{Balance, BatchHeader, Remainder, StreamInfo, StreamRequest},
+    v1::{BatchHeader, Remainder, StreamInfo, StreamRequest},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -57,6 +57,9 @@ pub struct Cursor {
     /// The balance of the epoch, as in the JSON of a request; none: every row is read once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<Value>,
+    /// The windows of the epoch, as in the JSON of a request; none: its rows stay rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Value>,
 }
 
 /// Why an epoch cannot resume from a cursor.
@@ -116,12 +119,15 @@ pub enum CursorError {
         present_seed: u64,
     },
 
-    /// Another balance of the classes.
+    /// Another balance of the classes, or other windows.
     #[error(
-        "the cursor was saved in an epoch of another balance than this stream's: resume with the saved balance, or \
+        "the cursor was saved in an epoch of another {field} than this stream's: resume with the saved {field}, or \
          restart the epoch"
     )]
-    Balance,
+    Rows {
+        /// The field of the request that differs.
+        field: &'static str,
+    },
 
     /// World size at which the position cannot be resumed.
     #[error(transparent)]
@@ -166,6 +172,7 @@ impl Cursor {
             sample: request.sample.unwrap_or_else(every_row),
             sample_seed: request.sample.filter(|sample| !is_every_row(sample)).map_or(0, |_| request.sample_seed),
             balance: request.balance.as_ref().and_then(|balance| serde_json::from_str(&to_json(balance)).ok()),
+            window: request.window.as_ref().and_then(|window| serde_json::from_str(&to_json(window)).ok()),
         }
     }
 
@@ -193,10 +200,8 @@ impl Cursor {
         }
         self.check_plan(&request.plan_id)?;
         self.check_sample(request)?;
-        let balance = self.balance()?;
-        if request.balance.is_some() && request.balance != balance {
-            return Err(CursorError::Balance);
-        }
+        let balance = resumed("balance", self.balance.as_ref(), request.balance.as_ref())?;
+        let window = resumed("window", self.window.as_ref(), request.window.as_ref())?;
         let saved_lanes = self.lanes.filter(|lanes| *lanes > 0);
         let default_lanes = || defaults::lanes(self.world_size, self.order_version);
         let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(default_lanes));
@@ -214,6 +219,7 @@ impl Cursor {
             sample: (!is_every_row(&self.sample)).then_some(self.sample),
             sample_seed: self.sample_seed,
             balance,
+            window,
             snapshot: self.snapshot.clone(),
             order_version: self.order_version,
             ..request.clone()
@@ -236,13 +242,6 @@ impl Cursor {
             return Ok(());
         }
         Err(CursorError::Plan { saved: self.plan_id.clone(), present: plan_id.to_owned() })
-    }
-
-    /// The message of the balance.
-    fn balance(&self) -> Result<Option<Balance>, CursorError> {
-        let Some(balance) = &self.balance else { return Ok(None) };
-        let (balance, _) = decode(balance.to_string().as_bytes()).map_err(|_| CursorError::Balance)?;
-        Ok(Some(balance))
     }
 
     /// Checks that the request's sample, if it sets one, is the cursor's.
@@ -270,6 +269,20 @@ fn is_every_row(sample: &f64) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(seed: &u64) -> bool {
     *seed == 0
+}
+
+/// The saved value of a field that decides what the rows are; an error if the request has another one.
+fn resumed<M: Message + PartialEq>(
+    field: &'static str,
+    saved: Option<&Value>,
+    requested: Option<&M>,
+) -> Result<Option<M>, CursorError> {
+    let decoded = saved.map(|saved| decode(saved.to_string().as_bytes()).map(|(message, _)| message)).transpose();
+    let saved = decoded.map_err(|_| CursorError::Rows { field })?;
+    if requested.is_some() && requested != saved.as_ref() {
+        return Err(CursorError::Rows { field });
+    }
+    Ok(saved)
 }
 
 // === impl EpochCursors ===

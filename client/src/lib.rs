@@ -80,7 +80,7 @@ pub use forebay_proto::{
         DescribeRequest, Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic,
         LibraryColumn, MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
         ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
-        TakeRequest,
+        TakeRequest, Window,
     },
 };
 pub use handshake::Mismatch;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use forebay_client::{Balance, Remainder, StreamRequest};
+use forebay_client::{Balance, Remainder, StreamRequest, Window};
 
 use super::{failure::Failure, plan_file, sources_file};
 
@@ -68,6 +68,17 @@ pub(crate) struct StreamOptions {
     /// Column of which the epoch draws as many rows of every value
     #[arg(long, env = "FOREBAY_BALANCE", value_name = "COLUMN")]
     balance: Option<String>,
+
+    /// Windows over series, as the JSON of a request: {"by": "sensor", "order": "ts", "length": 48}
+    #[arg(long, env = "FOREBAY_WINDOW", value_name = "JSON", value_parser = window)]
+    window: Option<Window>,
+}
+
+fn window(text: &str) -> Result<Window, String> {
+    if !text.starts_with('{') {
+        return Err("expected a JSON object".to_owned());
+    }
+    forebay_proto::decode(text.as_bytes()).map(|(window, _)| window).map_err(|error| error.to_string())
 }
 
 /// A sample of a dataset's rows.
@@ -139,6 +150,7 @@ impl StreamOptions {
             sample: self.sample.sample,
             sample_seed: self.sample.sample_seed,
             balance: self.balance.clone().map(|by| Balance { by, weights: Vec::new() }),
+            window: self.window.clone(),
             ..StreamRequest::default()
         })
     }
@@ -159,7 +171,7 @@ mod tests {
     #[test]
     fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
-                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y";
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y --window {\"order\":\"ts\",\"length\":4}";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
@@ -177,6 +189,7 @@ mod tests {
             sample: Some(0.01),
             sample_seed: 9,
             balance: Some(Balance { by: "y".into(), weights: Vec::new() }),
+            window: Some(Window { order: "ts".into(), length: 4, ..Window::default() }),
             ..Default::default()
         };
         assert_eq!(options.stream.request("flights").unwrap(), expected);

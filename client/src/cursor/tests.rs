@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use forebay_proto::v1::{Balance, Window};
 
 /// Returns a cursor in a shuffled epoch, or in file order if `lanes` is 0.
 fn cursor(position: u64, world_size: u64, lanes: u64) -> Cursor {
@@ -32,6 +33,7 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             sample: 1.0,
             sample_seed: 0,
             balance: None,
+            window: None,
         };
         let text = largest.to_json();
         assert!(text.len() <= 300, "{} bytes: {text}", text.len());
@@ -66,7 +68,17 @@ fn resumes_only_the_balance_that_it_was_saved_in() {
         }
     }
     let plain = Cursor::start(&request(None), &StreamInfo::default());
-    assert!(matches!(plain.apply(&request(balance("label"))), Err(CursorError::Balance)));
+    assert!(matches!(plain.apply(&request(balance("label"))), Err(CursorError::Rows { field: "balance" })));
+}
+
+#[test]
+fn resumes_only_the_windows_that_it_was_saved_in() {
+    let window =
+        |length| Some(Window { by: vec!["sensor".to_owned()], order: "ts".to_owned(), length, ..Window::default() });
+    let request = |window| StreamRequest { window, start_position: 8, ..of(1, 8) };
+    let cursor = Cursor::from_json(&Cursor::start(&request(window(4)), &StreamInfo::default()).to_json()).unwrap();
+    assert_eq!(cursor.apply(&request(None)).unwrap().window, window(4));
+    assert!(cursor.apply(&request(window(5))).unwrap_err().to_string().contains("another window"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ from .balance import normalized_balance
 from .header import BatchHeader, StreamInfo
 from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
 from .resume import check_resume
+from .window import normalized_window
 
 __all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "resolved"]
 
@@ -26,9 +27,9 @@ CURSOR_VERSION = 2
 class Cursor:
     """The position after the last batch read; the same on every rank.
 
-    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance`. `position` is global and counts the
-    rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a new epoch reads the files that are
-    current then.
+    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance` and `window`. `position` is global and
+    counts the rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a new epoch reads the
+    files that are current then.
     """
 
     epoch: int
@@ -90,13 +91,15 @@ class Cursor:
         )
 
     def check_rows(self, given: Order) -> None:
-        """Raise `CursorRefused` unless the cursor's position counts rows of this sample and balance."""
+        """Raise `CursorRefused` unless the cursor's position counts rows of this sample, balance and window."""
         saved = self.order
-        if saved.balance != given.balance:
-            raise CursorRefused(
-                f"the state was saved in an epoch with balance {saved.balance}, this stream's is {given.balance}: "
-                "resume with the saved balance, or restart the epoch"
-            )
+        for name in ("balance", "window"):
+            found, wanted = getattr(saved, name), getattr(given, name)
+            if found != wanted:
+                raise CursorRefused(
+                    f"the state was saved in an epoch with {name} {found}, this stream's is {wanted}: resume with the "
+                    f"saved {name}, or restart the epoch"
+                )
         if (saved.sample, saved.sample_seed) != (given.sample, given.sample_seed):
             raise CursorRefused(
                 f"the state was saved in an epoch of the sample {saved.sample} with seed {saved.sample_seed}, this "
@@ -178,10 +181,11 @@ def resolved(order: Order, world_size: int, *, order_version: int = 0, info: Str
 
 
 def _written(order: Order) -> dict[str, Any]:
-    """Return the order as plain values, without a sample of every row or an empty balance."""
+    """Return the order as plain values, without a sample of every row, and without a balance and windows if unset."""
     fields = asdict(order)
-    if order.balance is None:
-        del fields["balance"]
+    for name in ("balance", "window"):
+        if fields[name] is None:
+            del fields[name]
     if order.sample == 1:
         del fields["sample"]
     if order.sample_seed == 0:
@@ -211,6 +215,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             sample=float(state.get("sample", 1.0)),
             sample_seed=int(state.get("sample_seed", 0)),
             balance=normalized_balance(state.get("balance")),
+            window=normalized_window(state.get("window")),
         )
         return Cursor(
             epoch=int(state["epoch"]),

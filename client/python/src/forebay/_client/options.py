@@ -17,6 +17,7 @@ from forebay._plan.op import UINT64_MAX
 from forebay.errors import InvalidRequest
 
 from .balance import Balance, normalized_balance
+from .window import Window, normalized_window
 
 if TYPE_CHECKING:
     from .credentials import Credentials
@@ -60,6 +61,9 @@ class Order:
     """Seed of the sample; a smaller sample of the same seed is part of a larger one."""
     balance: Balance | None = None
     """Column of which each epoch draws as many rows of every value, or ``{"by": …, "weights": {value: weight}}``."""
+    window: Window | None = None
+    """Windows that the rows become: ``{"by": series, "order": time, "length": past rows, "horizon": future rows,
+    "stride": rows, "incomplete": "drop" or "pad"}``; batches, positions and shares count windows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,7 @@ class StreamOptions(Order):
             "window_rows": None if self.window_rows is None else integer("window_rows", self.window_rows, least=1),
             **normalized_sample(self.sample, self.sample_seed),
             "balance": normalized_balance(self.balance),
+            "window": normalized_window(self.window),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -113,6 +118,7 @@ class StreamOptions(Order):
             sample=self.sample,
             sample_seed=self.sample_seed,
             balance=self.balance,
+            window=self.window,
         )
 
     def keywords(self) -> StreamKeywords:
@@ -139,6 +145,7 @@ class StreamOptions(Order):
             "lanes": self.lanes,
             "snapshot": self.snapshot,
             "balance": self.balance,
+            "window": self.window,
         }
         request.update({name: value for name, value in optional.items() if value is not None})
         return request
@@ -157,6 +164,7 @@ class DatasetKeywords(TypedDict, total=False):
     sample: float
     sample_seed: int
     balance: Balance | None
+    window: Window | None
     with_row_ids: bool
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from forebay._show.terminal_text import LINE_WIDTH, PARTS_SHOWN, Branch, elided, html_tree, text_width
@@ -17,6 +17,9 @@ from .pack import Pack
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED", "ELEMENT"]
 DTYPES: tuple[str, ...] = get_args(DType)
 
+WindowPart = Literal["PAST", "FUTURE", "STATIC"]
+WINDOW_PARTS: tuple[WindowPart, ...] = get_args(WindowPart)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -27,10 +30,13 @@ class Output:
     """None: the server chooses it, as `output` says."""
     pack: Pack | None = None
     """Set: the output's lists are packed, and the rows of the stream are sequences."""
+    part: WindowPart = "PAST"
+    """The rows of a window that the output has, in a stream with `window`."""
 
     def __repr__(self) -> str:
         parts = elided(list(map(repr, self.parts)), PARTS_SHOWN)
         rest = f"dtype={self.dtype!r}" + ("" if self.pack is None else f", pack={self.pack}")
+        rest += "" if self.part == "PAST" else f", part={self.part!r}"
         if len(parts) == 1:
             return f"output({parts[0]}, {rest})"
         line = f"output([{', '.join(parts)}], {rest})"
@@ -44,10 +50,17 @@ class Output:
     def branch(self, label: str) -> Branch:
         """Return the output as a line of a plan's tree."""
         packed = [] if self.pack is None else [repr(self.pack)]
-        return Branch(label, [*map(repr, self.parts), *packed])
+        part = [] if self.part == "PAST" else [self.part]
+        return Branch(label, [*map(repr, self.parts), *packed, *part])
 
 
-def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None, pack: Pack | int | None = None) -> Output:
+def output(
+    parts: Columns | Sequence[Columns],
+    *,
+    dtype: str | None = None,
+    pack: Pack | int | None = None,
+    part: str = "past",
+) -> Output:
     """Return an output of parts side by side, in one dtype.
 
     Without a dtype, the server chooses: UINT8 if every part ends in bytes, INT32 (INT64 if necessary) if every part
@@ -60,7 +73,17 @@ def output(parts: Columns | Sequence[Columns], *, dtype: str | None = None, pack
     plan's only one: INT32, or INT64 if that is the `dtype`. A batch then also has ``document_ids``, which number the
     documents of each sequence from 0 (-1 for padding), and ``position_ids``, which number the tokens of each
     document's part of the sequence from 0.
+
+    In a stream with `window`, a row is a window, and the output has a matrix of its past rows, [length, width]; with
+    the `part` "future" one of the rows after them, [horizon, width], and with "static" the values of the last past row.
     """
+    named = str(part).upper()
+    if named not in WINDOW_PARTS:
+        raise ValueError(f'part must be "past", "future" or "static", not {part!r}')
+    return replace(_rows(parts, dtype, pack), part=named)
+
+
+def _rows(parts: Columns | Sequence[Columns], dtype: str | None, pack: Pack | int | None) -> Output:
     packed = Pack(pack) if isinstance(pack, int) else pack
     if packed is not None and not isinstance(cast(object, packed), Pack):
         raise TypeError(f"pack must be fb.Pack(length, separator=…) or a number of tokens, not {pack!r}")

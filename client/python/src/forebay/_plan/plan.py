@@ -215,6 +215,7 @@ class Plan:
             | ({} if out.dtype is None else {"dtype": out.dtype})
             | {"parts": [part.to_dict() for part in out.parts]}
             | ({} if out.pack is None else {"pack": out.pack.to_dict()})
+            | ({} if out.part == "PAST" else {"part": out.part})
             for name, out in self.outputs.items()
         ]
         if self.join:

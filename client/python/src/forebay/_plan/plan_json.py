@@ -42,7 +42,7 @@ def read_plan(plan: Fields) -> PlanFields:
     derive = _derive(fields.get("derive"))
     outputs: dict[str, Output] = {}
     for i, item in enumerate(_list("plan.outputs", fields.get("outputs"))):
-        entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts", "pack")
+        entry = _fields(f"outputs[{i}]", item, "name", "dtype", "parts", "pack", "part")
         name = _text(f"outputs[{i}].name", entry.get("name"))
         if name in outputs:
             raise ValueError(f"outputs[{i}]: the name {name!r} is used twice")
@@ -51,6 +51,7 @@ def read_plan(plan: Fields) -> PlanFields:
             parts,
             dtype=_dtype(f"outputs[{i}].dtype", entry.get("dtype")),
             pack=_pack(f"outputs[{i}].pack", entry.get("pack")),
+            part=_text(f"outputs[{i}].part", entry.get("part", "PAST")),
         )
     units, types = _facts(fields, "units", "unit"), _facts(fields, "types", "type")
     joins = [_join(f"join[{i}]", item) for i, item in enumerate(_list("plan.join", fields.get("join")))]
