@@ -69,7 +69,7 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_BALANCE", value_name = "COLUMN")]
     balance: Option<String>,
 
-    /// Windows over series, as the JSON of a request: {"by": "sensor", "order": "ts", "length": 48}
+    /// Windows over series, as the JSON of a request, such as {"order": "ts", "length": 48}
     #[arg(long, env = "FOREBAY_WINDOW", value_name = "JSON", value_parser = window)]
     window: Option<Window>,
 }

@@ -8,8 +8,8 @@ use forebay_proto::v1;
 
 use super::{ROW_ID, default_dtype::dtype_of, error::PlanError};
 
-/// The largest length: wider lists are not columns of a matrix.
-const LENGTH_MAX: u32 = 65_536;
+/// The largest length of a sequence or a part of a window: wider lists are not columns of a matrix.
+pub(super) const LENGTH_MAX: u32 = 65_536;
 
 /// A plan whose output is packed.
 #[derive(Clone, Debug)]

@@ -10,10 +10,7 @@ use forebay_kernels::{BatchBuilder, Program, WindowPart, Windowing};
 use forebay_order::series::WindowShape;
 use forebay_proto::v1::{self, window::Incomplete};
 
-use super::{error::PlanError, lookup::Tables, outputs::compile};
-
-/// The most rows of a part.
-const LENGTH_MAX: u32 = 65_536;
+use super::{error::PlanError, lookup::Tables, outputs::compile, pack::LENGTH_MAX};
 
 /// The windows of a request.
 #[derive(Clone, Debug, PartialEq)]

@@ -128,11 +128,12 @@ async fn decode_runs(
     Ok(())
 }
 
-/// Whether the rows of a piece are those after the ones of another piece, in file order.
+/// Whether the windows of a piece are those after the ones of another piece, in file order.
 fn follows(prepared: &Prepared, before: &Piece, piece: &Piece) -> bool {
     let passing = prepared.epoch.passing();
     let between = before.row_group + 1..piece.row_group;
-    before.row_group < piece.row_group
+    prepared.windows.is_some()
+        && before.row_group < piece.row_group
         && before.skip + before.take == passing[before.row_group]
         && piece.skip == 0
         && passing[between].iter().all(|rows| *rows == 0)

@@ -193,7 +193,7 @@ impl WindowedReader {
     }
 
     /// The next windows whose rows are all there; none if the next one lacks some.
-    fn made(&mut self) -> Result<Option<RecordBatch>, StreamError> {
+    fn made(&self) -> Result<Option<RecordBatch>, StreamError> {
         let (Some(batch), outputs) = (&self.rows.batch, &self.windows.outputs) else { return Ok(None) };
         let bytes = self.prepared.compiled.program.row_bytes().unwrap_or(0).max(1) as u64;
         let end = self.end.min(self.next + (WINDOWS_BYTES_MAX / bytes).max(1));

@@ -26,6 +26,7 @@ use crate::{
             function_column::FunctionColumn,
             groups::{GroupColumn, GroupFilter},
             rows::Rows,
+            series::SeriesColumns,
         },
     },
 };
@@ -53,8 +54,6 @@ pub(crate) struct Compiled {
     pub is_stored: bool,
     /// The column that the rows are grouped by.
     pub group: Option<Arc<GroupColumn>>,
-    /// The joined and derived columns, as bytes.
-    computed_source: Arc<[u8]>,
 }
 
 /// What the rows of a stream are made of.
@@ -64,8 +63,8 @@ pub(crate) enum Made {
     Rows,
     /// Sequences of their documents.
     Sequences(Arc<PackedOutput>),
-    /// Windows over series of them.
-    Windows(Arc<WindowedOutputs>),
+    /// Windows over series of them, which the columns distinguish.
+    Windows(Arc<WindowedOutputs>, Arc<SeriesColumns>),
 }
 
 /// Compiles plans against a snapshot.
@@ -109,11 +108,6 @@ impl Compiled {
         Ok(Self { rows: Arc::new(self.rows.without(skipped, &self.expressions)?), ..self.clone() })
     }
 
-    /// The joined and derived columns, as bytes that decide their values together with the snapshot.
-    pub(super) fn computed_source(&self) -> Vec<u8> {
-        self.computed_source.to_vec()
-    }
-
     fn new(
         environment: &Environment,
         snapshot: &Arc<Snapshot>,
@@ -140,7 +134,11 @@ impl Compiled {
         fitted.check_units(&expressions.schema)?;
         let of_rows = with_row_ids && !plan::packs(&plan);
         let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
-        let (made, program) = made(&computed, &of_rows, (windows.as_deref(), &tables), &expressions, with_row_ids)?;
+        let series = windows.as_deref().map(|windows| {
+            let columns = SeriesColumns::check(windows, &expressions.schema, &stored, || computed_columns(&plan))?;
+            Ok::<_, PlanError>((windows, Arc::new(columns)))
+        });
+        let (made, program) = made(&computed, &of_rows, (series.transpose()?, &tables), &expressions, with_row_ids)?;
         drop(computed);
         if let (Made::Sequences(_), Some(grouping)) = (&made, grouping) {
             let reason = "the plan packs its output: the documents of a sequence may be of several groups or classes";
@@ -161,7 +159,6 @@ impl Compiled {
             types: FittedTypes::of(rows.projection.schema()),
             stored_for: StoredFor::new(snapshot, &plan, false),
         });
-        let computed_source = computed_columns(&plan);
         let compiled = Self {
             plan_id,
             filter: plan.filter.clone(),
@@ -178,7 +175,6 @@ impl Compiled {
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
             group,
-            computed_source: computed_source.into(),
         };
         Ok((compiled, to_store))
     }
@@ -246,13 +242,13 @@ impl PlanToStore {
 fn made(
     computed: &v1::Plan,
     of_rows: &Arc<Program>,
-    (windows, tables): (Option<&Windows>, &Tables),
+    (series, tables): (Option<(&Windows, Arc<SeriesColumns>)>, &Tables),
     expressions: &Expressions,
     with_row_ids: bool,
 ) -> Result<(Made, Arc<Program>), PlanError> {
-    if let Some(windows) = windows {
+    if let Some((windows, columns)) = series {
         let (outputs, program) = windows.outputs(computed, of_rows, &expressions.chain_schema, tables)?;
-        return Ok((Made::Windows(Arc::new(outputs)), Arc::new(program)));
+        return Ok((Made::Windows(Arc::new(outputs), columns), Arc::new(program)));
     }
     plan::check_no_parts(computed)?;
     Ok(match plan::packed_output(computed, of_rows, with_row_ids)? {
@@ -265,7 +261,7 @@ fn made(
 fn check_skipping(rows: &Rows, grouping: Option<&Grouping>, made: &Made) -> Result<(), PlanError> {
     let counted = match (grouping, made) {
         (Some(grouping), _) => (grouping.field, "groups and classes"),
-        (None, Made::Windows(_)) => ("window", "series"),
+        (None, Made::Windows(..)) => ("window", "series"),
         _ => return Ok(()),
     };
     if rows.skipping().next().is_none() {

@@ -71,7 +71,7 @@ impl Prepared {
         match self.compiled.made {
             Made::Rows => {}
             Made::Sequences(_) => return Err("sequences are packed from all documents of a row group".to_owned()),
-            Made::Windows(_) => return Err("windows share their rows, which take less than windows".to_owned()),
+            Made::Windows(..) => return Err("windows share their rows, which take less than windows".to_owned()),
         }
         if self.balanced.is_some() {
             return Err("a balanced epoch draws other rows than the next".to_owned());

@@ -149,8 +149,9 @@ impl Resolver {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
             return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
         }
-        if let (Some(windows), Made::Windows(outputs)) = (&request.windows, &compiled.made) {
-            let series = self.series.find(&self.environment, &snapshot, &compiled, windows).await?;
+        if let (Some(windows), Made::Windows(outputs, columns)) = (&request.windows, &compiled.made) {
+            let rows = (compiled.filter.as_str(), &compiled.expressions);
+            let series = self.series.find(&self.environment, &snapshot, rows, columns).await?;
             let (budget, shape, outputs) = (self.environment.budget.clone(), windows.shape, Arc::clone(outputs));
             let windows = self.environment.cpu.run(move || EpochWindows::new(series, shape, outputs, &budget));
             let windows = Arc::new(windows.await??);

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from forebay._plan.names import check_keywords, suggestion
 from forebay._plan.op import column_name, whole_number
+from forebay._plan.pack import LENGTH_MAX
 from forebay.errors import InvalidRequest
 
-LENGTH_MAX = 65_536
 STRIDE_MAX = 2**32 - 1
 INCOMPLETE = ("drop", "pad")
 
