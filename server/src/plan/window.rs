@@ -145,7 +145,7 @@ fn padding(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Result<Option<R
     let error = |error: String| {
         PlanError::field(
             "window.incomplete",
-            format!("PAD makes rows of nulls, which an output does not take: {error}"),
+            format!("PAD puts rows of nulls before a series, so that fill_null must give them values: {error}"),
         )
     };
     computed.map(Some).map_err(error)
