@@ -13,8 +13,8 @@
 //! of the GPU.
 //!
 //! Modules import in one direction: `ops` (one op per file) builds on `vector` (tiles and SIMD loops), `compile` on
-//! `ops`, `execute` on both, and `cuda` on all of them. `program` and `prefix` are the entry points that use both
-//! `compile` and `execute`.
+//! `ops`, `execute` on both, and `cuda` on all of them, except that an op writes its own call with `cuda::writer`.
+//! `program` and `prefix` are the entry points that use both `compile` and `execute`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -69,13 +69,13 @@ pub use image::{
     Resample, box_type,
 };
 pub use ops::{
+    Op,
     as_of::{AsOf, TableTimes},
     encoding::{Encoding, Folds},
     exact_decimal::ExactDecimal,
     fill_null::Fill,
     lookup::{LookupTable, TableKeys},
     nearest::{float32_of_decimals, float64_of_decimals},
-    op::Op,
     pad::Side,
     vocab::VocabValues,
 };

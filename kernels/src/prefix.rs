@@ -27,7 +27,7 @@ use crate::{
         source::{Feed, UnreadableColumn, evaluate_column},
         text::Strings,
     },
-    ops::op::Op,
+    ops::Op,
     vector::{collected::Collected, tile::Values},
 };
 

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use crate::ops::op::Op;
+use crate::ops::Op;
 
 /// The largest total number of columns over a program's outputs: 2^20, or 4 MiB of FLOAT32 per row.
 pub const MAX_COLUMNS: usize = 1_048_576;

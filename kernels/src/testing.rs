@@ -1,4 +1,7 @@
 //! Shared by tests: runs one column through one chain.
+
+pub(crate) mod samples;
+
 use std::sync::Arc;
 
 use arrow::{

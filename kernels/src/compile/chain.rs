@@ -180,7 +180,7 @@ impl CompiledChain {
 
     /// Whether a step turns values that are not null into nulls.
     pub(crate) fn maps_to_null(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::MapId(map) if map.default.is_none()))
+        self.steps.iter().any(|step| step.op().maps_to_null())
     }
 
     /// Whether the chain holds the decimals of a column or of its lists, unchanged except for filled nulls.

@@ -10,7 +10,7 @@ use crate::{
     domain::{Domain, Number, is_integer, list_item},
     error::OpProblem,
     image::IMAGE_VALUES_MAX,
-    ops::{list::ListSteps, op::Op, pad::Side},
+    ops::{Op, list::ListSteps, pad::Side},
     vector::{cast::Rounding, mapped::SharedTables},
 };
 

@@ -15,9 +15,9 @@ use crate::{
     },
     error::OpProblem,
     ops::{
+        Op,
         encoding::{Encoding, Folds},
         fill_null::Fill,
-        op::Op,
     },
 };
 

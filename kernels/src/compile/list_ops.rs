@@ -7,11 +7,10 @@ use crate::{
     domain::{Domain, Number},
     error::OpProblem,
     ops::{
-        attention_mask, first_n,
+        Op, attention_mask, first_n,
         list::{ListChange, ListSteps},
         multi_hot,
         ngram::Ngram,
-        op::Op,
         pad::{self, Pad, Side},
         step::Step,
     },

@@ -17,10 +17,10 @@ use crate::{
     domain::Domain,
     error::OpProblem,
     ops::{
+        Op,
         decimal::DecimalVocab,
         lookup::LookupTable,
         lookup_keys::{KeyIndex, LookupKeys, LookupKeysProblem},
-        op::Op,
         step::{Encoder, Step},
         vocab::Vocab,
     },
@@ -74,7 +74,7 @@ impl CompiledChain {
                 self.look_up_decimals(DecimalVocab::of_index(Arc::clone(index)));
             }
             (KeyIndex::Values(index), Domain::Number(_)) => {
-                self.push_step(Step::Vocab(Vocab::of_index(Arc::clone(index))));
+                self.push_step(Step::of(Vocab::of_index(Arc::clone(index))));
                 self.set_indices();
             }
             (KeyIndex::Values(index), Domain::Text) if matches!(self.head, Head::Strings { .. }) => {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-
 use crate::{
     compile::{
         chain::{CompiledChain, Head, RowShape},
@@ -12,6 +10,8 @@ use crate::{
     domain::{Domain, Number},
     error::OpProblem,
     ops::{
+        Op,
+        abs::Abs,
         box_cox::BoxCox,
         bucketize::Bucketize,
         clip::Clip,
@@ -21,10 +21,10 @@ use crate::{
         logit::Logit,
         map_id::MapId,
         max_abs, min_max, one_hot,
-        op::Op,
         positive_mod::PositiveMod,
         robust,
         sigrid_hash::SigridHash,
+        sqrt::Sqrt,
         standardize,
         step::Step,
         vocab::{Vocab, VocabValues},
@@ -32,40 +32,85 @@ use crate::{
     vector::cast::Rounding,
 };
 
-/// A step, the kind of number after it, and the number of distinct indices if it yields indices.
-type NumberStep = (Step, Number, Option<u64>);
+/// A step, and what the values are after it.
+struct Computed {
+    step: Step,
+    number: Number,
+    /// The number of distinct indices, if the step yields indices.
+    cardinality: Option<u64>,
+    /// How an output rounds the values.
+    rounding: Rounding,
+}
+
+impl Computed {
+    /// A step that yields indices or ids.
+    fn indices(step: Step, cardinality: Option<u64>) -> Self {
+        Self { step, number: Number::Int, cardinality, rounding: Rounding::Fractions }
+    }
+}
 
 impl CompiledChain {
     pub(super) fn push_numbers(&mut self, op: &Op, number: Number, inputs: &mut Inputs) -> Result<(), OpProblem> {
         let cardinality = self.cardinality.take();
-        let step = match op {
-            Op::FillNull(fill) => Some(self.fill_numbers(fill, number, cardinality)?),
-            Op::Clip { .. }
-            | Op::ClipWhole { .. }
-            | Op::Log1p
-            | Op::Sqrt
-            | Op::Abs
-            | Op::Logit { .. }
-            | Op::BoxCox { .. }
-            | Op::Standardize { .. }
-            | Op::MinMax { .. }
-            | Op::MaxAbs { .. }
-            | Op::Robust { .. } => arithmetic(op, number)?,
-            Op::PositiveMod { .. }
-            | Op::SigridHash { .. }
-            | Op::MapId { .. }
-            | Op::Bucketize { .. }
-            | Op::BucketizeWhole { .. }
-            | Op::HashBucket { .. } => indices(op, number, &self.meaning)?,
-            Op::Vocab { values, oov_buckets } => self.look_up_numbers(values, *oov_buckets, inputs)?,
-            Op::OneHot { size } => {
-                let size = one_hot::compile(*size, cardinality)?;
-                self.shape = match self.shape {
-                    RowShape::Columns(n) => RowShape::OneHots { n, size },
-                    _ => RowShape::OneHot(size),
-                };
-                None
+        let Some(computed) = self.compute(op, number, cardinality, inputs)? else { return Ok(()) };
+        let Computed { step, number, cardinality, rounding } = computed;
+        if !self.keeps_meaning(&step, number) {
+            self.meaning = number.data_type();
+        }
+        if !self.clip_scaled(&step) {
+            self.push_step(step);
+        }
+        self.domain = Domain::Number(number);
+        (self.cardinality, self.rounding) = (cardinality, rounding);
+        Ok(())
+    }
+
+    /// The step of an op; `None` for ops that change the chain in another way.
+    fn compute(
+        &mut self,
+        op: &Op,
+        number: Number,
+        cardinality: Option<u64>,
+        inputs: &mut Inputs,
+    ) -> Result<Option<Computed>, OpProblem> {
+        // What an op yields: numbers that are rounded as before, fractions, or indices.
+        let rounding = self.rounding;
+        let kept = |step, number| Computed { step, number, cardinality: None, rounding };
+        let clipped = |(clip, number)| kept(Step::Clip(clip), number);
+        let fractions = |step| Computed { rounding: Rounding::Nearest, ..kept(step, number.floating()) };
+        let scaled = |scale| fractions(Step::Scale(scale));
+        let indices = |step, count| Computed::indices(step, Some(count));
+        let bucketized = |(step, count): (Bucketize, u64)| indices(Step::of(step), count);
+        Ok(Some(match op {
+            Op::FillNull(fill) => self.fill_numbers(fill, number, cardinality)?,
+            Op::Clip { min, max } => clipped(Clip::compile(*min, *max, number)?),
+            Op::ClipWhole { min, max } => clipped(Clip::compile_whole(*min, *max, number)?),
+            Op::Abs => kept(Step::of(Abs), number),
+            Op::PositiveMod { modulus } => {
+                let cardinality = (!number.is_float()).then_some(modulus.unsigned_abs());
+                Computed { cardinality, ..kept(Step::of(PositiveMod::compile(*modulus)?), number) }
             }
+            Op::Log1p => fractions(Step::Log1p),
+            Op::Sqrt => fractions(Step::of(Sqrt)),
+            Op::Logit { eps } => fractions(Step::of(Logit::compile(*eps)?)),
+            Op::BoxCox { lambda } => fractions(Step::of(BoxCox::compile(*lambda)?)),
+            Op::Standardize { mean, std } => scaled(standardize::compile(*mean, *std)?),
+            Op::MinMax { min, max } => scaled(min_max::compile(*min, *max)?),
+            Op::MaxAbs { max_abs } => scaled(max_abs::compile(*max_abs)?),
+            Op::Robust { center, scale } => scaled(robust::compile(*center, *scale)?),
+            Op::Bucketize { boundaries } => bucketized(Bucketize::compile(boundaries)?),
+            Op::BucketizeWhole { boundaries } => bucketized(Bucketize::compile_whole(boundaries)?),
+            Op::HashBucket { buckets, seed } => indices(Step::of(HashBucket::compile(*buckets, *seed)?), *buckets),
+            Op::SigridHash { salt, max_value } => {
+                let hash = SigridHash::compile(*salt, *max_value, number)?;
+                indices(Step::of(hash), max_value.unsigned_abs())
+            }
+            Op::MapId { ids, values, default } => {
+                let map = MapId::compile(ids, values, *default, number, &self.meaning)?;
+                Computed::indices(Step::of(map), None)
+            }
+            Op::Vocab { values, oov_buckets } => return self.look_up_numbers(values, *oov_buckets, inputs),
+            Op::OneHot { size } => return self.expand(*size, cardinality).map(|()| None),
             Op::Cross { .. }
             | Op::MultiHot { .. }
             | Op::FirstN { .. }
@@ -75,23 +120,21 @@ impl CompiledChain {
             | Op::Ngram { .. }
             | Op::Bytes { .. }
             | Op::Lookup(_)
-            | Op::Encode(_) => None,
+            | Op::Encode(_) => return Ok(None),
+        }))
+    }
+
+    /// Expands indices to columns.
+    fn expand(&mut self, size: u32, cardinality: Option<u64>) -> Result<(), OpProblem> {
+        let size = one_hot::compile(size, cardinality)?;
+        self.shape = match self.shape {
+            RowShape::Columns(n) => RowShape::OneHots { n, size },
+            _ => RowShape::OneHot(size),
         };
-        if let Some((step, number, cardinality)) = step {
-            if !self.keeps_meaning(op, number) {
-                self.meaning = number.data_type();
-            }
-            if !self.clip_scaled(&step) {
-                self.push_step(step);
-            }
-            self.domain = Domain::Number(number);
-            self.cardinality = cardinality;
-            self.rounding = rounding_after(op, self.rounding);
-        }
         Ok(())
     }
 
-    fn fill_numbers(&mut self, fill: &Fill, number: Number, cardinality: Option<u64>) -> Result<NumberStep, OpProblem> {
+    fn fill_numbers(&mut self, fill: &Fill, number: Number, cardinality: Option<u64>) -> Result<Computed, OpProblem> {
         let (step, number) = FillNull::compile(fill, number)?;
         if self.is_decimals() {
             // The first fill leaves no nulls for a second one.
@@ -102,7 +145,7 @@ impl CompiledChain {
         }
         // Indices filled with an index are still indices.
         let cardinality = cardinality.filter(|cardinality| step.index().is_some_and(|index| index < *cardinality));
-        Ok((Step::FillNull(step), number, cardinality))
+        Ok(Computed { step: Step::FillNull(step), number, cardinality, rounding: self.rounding })
     }
 
     /// The step of a vocabulary; `None` for decimals, which the chain's head looks up.
@@ -111,7 +154,7 @@ impl CompiledChain {
         values: &Arc<VocabValues>,
         oov_buckets: u32,
         inputs: &mut Inputs,
-    ) -> Result<Option<NumberStep>, OpProblem> {
+    ) -> Result<Option<Computed>, OpProblem> {
         if let Some(scale) = decimal::scale(&self.meaning).filter(|_| self.is_decimals()) {
             let decimals = Vocab::compile_decimals(values, oov_buckets, scale, &mut inputs.indices)?;
             if let Some((vocab, cardinality)) = decimals {
@@ -121,7 +164,7 @@ impl CompiledChain {
             }
         }
         let (vocab, cardinality) = Vocab::compile(values, oov_buckets, self.domain, &mut inputs.indices)?;
-        Ok(Some((Step::Vocab(vocab), Number::Int, Some(cardinality))))
+        Ok(Some(Computed::indices(Step::of(vocab), Some(cardinality))))
     }
 
     /// Turns a column's decimals into their positions, from 1, in a list.
@@ -133,11 +176,11 @@ impl CompiledChain {
         self.set_indices();
     }
 
-    /// Whether the values after an op, which are of kind `number`, are still values of the column.
-    fn keeps_meaning(&self, op: &Op, number: Number) -> bool {
+    /// Whether the values after a step, which are of kind `number`, are still values of the column.
+    fn keeps_meaning(&self, step: &Step, number: Number) -> bool {
         let is_exact = decimal::scale(&self.meaning).is_none();
         self.domain == Domain::Number(number)
-            && (matches!(op, Op::FillNull(_)) || is_exact && matches!(op, Op::Clip { .. } | Op::ClipWhole { .. }))
+            && (matches!(step, Step::FillNull(_)) || is_exact && matches!(step, Step::Clip(_)))
     }
 
     /// Merges a clip into the scale before it, which is faster than a separate step. Returns whether it did.
@@ -150,73 +193,4 @@ impl CompiledChain {
             _ => false,
         }
     }
-}
-
-/// How an output rounds the result of an op on numbers.
-fn rounding_after(op: &Op, before: Rounding) -> Rounding {
-    match op {
-        Op::Log1p
-        | Op::Sqrt
-        | Op::Logit { .. }
-        | Op::BoxCox { .. }
-        | Op::Standardize { .. }
-        | Op::MinMax { .. }
-        | Op::MaxAbs { .. }
-        | Op::Robust { .. } => Rounding::Nearest,
-        Op::FillNull(_) | Op::Clip { .. } | Op::ClipWhole { .. } | Op::Abs | Op::PositiveMod { .. } => before,
-        _ => Rounding::Fractions,
-    }
-}
-
-/// The step of an op that computes a number; `None` for other ops.
-fn arithmetic(op: &Op, number: Number) -> Result<Option<NumberStep>, OpProblem> {
-    let clipped = |(clip, number)| (Step::Clip(clip), number);
-    let (step, number) = match op {
-        Op::Clip { min, max } => clipped(Clip::compile(*min, *max, number)?),
-        Op::ClipWhole { min, max } => clipped(Clip::compile_whole(*min, *max, number)?),
-        Op::Log1p => (Step::Log1p, number.floating()),
-        Op::Sqrt => (Step::Sqrt, number.floating()),
-        Op::Abs => (Step::Abs, number),
-        Op::Logit { eps } => (Step::Logit(Logit::compile(*eps)?), number.floating()),
-        Op::BoxCox { lambda } => (Step::BoxCox(BoxCox::compile(*lambda)?), number.floating()),
-        Op::Standardize { mean, std } => (Step::Scale(standardize::compile(*mean, *std)?), number.floating()),
-        Op::MinMax { min, max } => (Step::Scale(min_max::compile(*min, *max)?), number.floating()),
-        Op::MaxAbs { max_abs } => (Step::Scale(max_abs::compile(*max_abs)?), number.floating()),
-        Op::Robust { center, scale } => (Step::Scale(robust::compile(*center, *scale)?), number.floating()),
-        _ => return Ok(None),
-    };
-    Ok(Some((step, number, None)))
-}
-
-/// The step of an op that computes an index or an id; `None` for other ops.
-fn indices(op: &Op, number: Number, meaning: &DataType) -> Result<Option<NumberStep>, OpProblem> {
-    let whole = || {
-        let is_whole = !number.is_float();
-        let gets = Domain::Number(number).words();
-        is_whole.then_some(()).ok_or(OpProblem::Input { takes: "whole numbers", gets })
-    };
-    let bucketized = |(step, cardinality)| (Step::Bucketize(step), Number::Int, Some(cardinality));
-    Ok(Some(match op {
-        Op::PositiveMod { modulus } => {
-            let cardinality = (!number.is_float()).then_some(modulus.unsigned_abs());
-            (Step::PositiveMod(PositiveMod::compile(*modulus)?), number, cardinality)
-        }
-        Op::SigridHash { salt, max_value } => {
-            whole()?;
-            let step = SigridHash::compile(*salt, *max_value)?;
-            (Step::SigridHash(step), Number::Int, Some(max_value.unsigned_abs()))
-        }
-        Op::MapId { ids, values, default } => {
-            whole()?;
-            MapId::check(meaning)?;
-            (Step::MapId(MapId::compile(ids, values, *default, number)?), Number::Int, None)
-        }
-        Op::Bucketize { boundaries } => bucketized(Bucketize::compile(boundaries)?),
-        Op::BucketizeWhole { boundaries } => bucketized(Bucketize::compile_whole(boundaries)?),
-        Op::HashBucket { buckets, seed } => {
-            let hash = HashBucket::compile(*buckets, *seed)?;
-            (Step::HashBucket(hash), Number::Int, Some(hash.cardinality()))
-        }
-        _ => return Ok(None),
-    }))
 }

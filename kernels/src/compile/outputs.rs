@@ -11,7 +11,7 @@ use crate::{
     },
     domain::Domain,
     error::CompileError,
-    ops::op::Op,
+    ops::Op,
     spec::{Chain, DType, OutputSpec},
     vector::tiling::tile_rows,
 };

@@ -8,9 +8,10 @@ use crate::{
     domain::Domain,
     error::OpProblem,
     ops::{
+        Op,
+        cross::Component,
         fill_null::FillNull,
         hash_bucket::HashBucket,
-        op::Op,
         step::{Encoder, Step},
         vocab::{NULL_IS_ZERO, Vocab},
     },
@@ -60,7 +61,7 @@ impl CompiledChain {
     /// Turns the chain's values into the hashes that a tuple is made of.
     pub(super) fn push_component(&mut self) {
         if let Domain::Number(_) = self.domain {
-            self.push_step(Step::Component);
+            self.push_step(Step::of(Component));
         } else {
             self.encode(Encoder::Component);
         }

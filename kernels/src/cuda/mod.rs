@@ -35,6 +35,7 @@ mod shape;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub(crate) mod writer;
 
 pub use compiler::{CompilerError, NVRTC_VARIABLE};
 pub use device::{Device, Report};

@@ -17,7 +17,7 @@ use crate::{
     compile::program::Program,
     error::KernelError,
     execute::builder::BatchBuilder,
-    ops::{fill_null::Fill, op::Op},
+    ops::{Op, fill_null::Fill},
     spec::{Chain, DType, OutputSpec},
 };
 

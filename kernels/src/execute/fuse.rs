@@ -17,7 +17,7 @@ pub(crate) fn apply(steps: &[Step], tile: &mut Tile) {
             _ => None,
         }
         .unwrap_or_else(|| {
-            step.apply(tile);
+            step.op().apply(tile);
             after
         });
     }

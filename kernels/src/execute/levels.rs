@@ -6,43 +6,34 @@ use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array,
 use proptest::prelude::*;
 
 use crate::{
-    BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program, VocabValues, testing::table,
+    BatchBuilder, Chain, DType, Fill, Op, OutputSpec, Program,
+    testing::{
+        samples::{SampleInput, samples},
+        table,
+    },
     vector::simd::testing::under_each_level,
 };
 
-/// Chains over numbers; those in the second list accept whole numbers only.
-fn chains(mean: f64, bound: f64) -> (Vec<Vec<Op>>, Vec<Vec<Op>>) {
+/// The samples, chains that run as one pass, and a tuple.
+fn chains(is_whole: bool, mean: f64, bound: f64) -> Vec<Vec<Op>> {
     let fill = Op::FillNull(Fill::Number(1.5));
-    let scale = Op::Standardize { mean, std: bound.abs() + 0.3 };
-    let clip = Op::Clip { min: Some(-bound.abs()), max: Some(bound.abs()) };
-    let floats = vec![
+    let scale = Op::Standardize { mean, std: bound + 0.3 };
+    let clip = Op::Clip { min: Some(-bound), max: Some(bound) };
+    let samples = samples(mean, bound).into_iter();
+    let samples = samples.filter(|sample| is_whole || sample.takes == SampleInput::Numbers).map(|sample| sample.ops);
+    let others = [
         vec![fill.clone()],
         vec![fill.clone(), Op::Log1p, scale.clone(), clip.clone()],
         vec![scale, fill.clone(), clip],
         vec![fill.clone(), Op::Abs, Op::Sqrt],
-        vec![fill.clone(), Op::Logit { eps: Some(0.01) }],
-        vec![fill.clone(), Op::Logit { eps: None }],
-        vec![fill.clone(), Op::BoxCox { lambda: mean }],
-        vec![fill.clone(), Op::BoxCox { lambda: 0.0 }],
-        vec![fill.clone(), Op::MinMax { min: mean, max: mean + 1.0 }],
-        vec![fill.clone(), Op::Bucketize { boundaries: vec![mean, mean + 1.0, mean + 2.0] }],
-        vec![fill.clone(), Op::HashBucket { buckets: 65_003, seed: 9 }],
-        vec![Op::Vocab { values: Arc::new(VocabValues::Strings(vec![])), oov_buckets: 77 }],
-        vec![fill, Op::PositiveMod { modulus: 7 }],
+        vec![fill, Op::Cross { columns: vec!["x".to_owned()], buckets: 65_001, seed: 1 }],
     ];
-    let whole = Op::FillNull(Fill::Number(3.0));
-    let ints = vec![
-        vec![whole.clone(), Op::SigridHash { salt: 3, max_value: 1000 }],
-        vec![whole.clone(), Op::MapId { ids: vec![1, 2, 3], values: vec![5, 6, 7], default: Some(0) }],
-        vec![whole, Op::Cross { columns: vec!["x".to_owned()], buckets: 65_001, seed: 1 }],
-    ];
-    (floats, ints)
+    samples.chain(others).collect()
 }
 
 fn assert_equal_at_every_level(column: ArrayRef, is_whole: bool, mean: f64, bound: f64) {
     let table = table(column);
-    let (mut chains, ints) = chains(mean, bound);
-    chains.extend(if is_whole { ints } else { vec![] });
+    let chains = chains(is_whole, mean, bound);
     for dtype in [DType::Float64, DType::Float32, DType::Float16, DType::BFloat16] {
         let chains = chains.iter().map(|ops| Chain { column: "x".to_owned(), ops: ops.clone() }).collect();
         let spec = OutputSpec { name: "out".to_owned(), dtype, chains };

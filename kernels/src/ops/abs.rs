@@ -3,14 +3,25 @@
 //! - Integers stay integers; −2^63, whose absolute value does not fit, is unchanged, as in NumPy. −0.0 becomes 0.0, NaN
 //!   stays NaN; null stays null.
 
+use super::number_op::NumberOp;
 use crate::vector::tile::Tile;
 
-/// Runs over a tile.
-pub(crate) fn apply(tile: &mut Tile) {
-    if tile.number().is_float() {
-        tile.map_floats(f32::abs, f64::abs);
-    } else {
-        tile.map_ints(i64::wrapping_abs, |value| value);
+/// |x|.
+#[derive(Debug)]
+pub(crate) struct Abs;
+
+impl NumberOp for Abs {
+    fn apply(&self, tile: &mut Tile) {
+        if tile.number().is_float() {
+            tile.map_floats(f32::abs, f64::abs);
+        } else {
+            tile.map_ints(i64::wrapping_abs, |value| value);
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.assign(&format!("absolute({})", writer.value()));
     }
 }
 

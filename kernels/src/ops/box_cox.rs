@@ -4,7 +4,7 @@
 //! - f32 is computed in f64 and rounded once, everything else is f64: within 2 ulp of the exact value, also near x = 1.
 //! - λ must be finite and within ±2^512; below 10^−19 it is treated as 0, as in `scipy`.
 
-use super::parameter::finite;
+use super::{number_op::NumberOp, parameter::finite};
 use crate::{
     error::OpProblem,
     vector::{math, tile::Tile},
@@ -14,9 +14,9 @@ use crate::{
 const LAMBDA_LEAST: f64 = 1e-19;
 
 /// The parameter λ.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct BoxCox {
-    pub(crate) lambda: f64,
+    lambda: f64,
 }
 
 impl BoxCox {
@@ -28,8 +28,10 @@ impl BoxCox {
         // This close to 0, the power differs from the logarithm by less than a double's precision, for any double x.
         Ok(Self { lambda: if lambda.abs() < LAMBDA_LEAST { 0.0 } else { lambda } })
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
+impl NumberOp for BoxCox {
+    fn apply(&self, tile: &mut Tile) {
         let lambda = self.lambda;
         tile.map_floats(
             #[inline(always)]
@@ -37,6 +39,13 @@ impl BoxCox {
             #[inline(always)]
             move |value| math::box_cox(value, lambda),
         );
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.make_floats();
+        let lambda = writer.double(self.lambda);
+        writer.assign(&format!("box_cox({}, {lambda})", writer.value()));
     }
 }
 

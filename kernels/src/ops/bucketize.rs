@@ -7,21 +7,20 @@
 //! - Integers compare exactly, also beyond 2^53; an f32 is widened, so it compares with the boundary as given and not
 //!   with its rounding.
 
-use std::sync::Arc;
-
+use super::number_op::NumberOp;
 use crate::{
     error::OpProblem,
     vector::{exact::TWO_63, tile::Tile},
 };
 
 /// The boundaries for each kind of number.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Bucketize {
-    pub(crate) floats: Arc<[f64]>,
+    floats: Box<[f64]>,
     /// The smallest integer ≥ each boundary, for those that an i64 reaches: b ≤ x exactly if ⌈b⌉ ≤ x.
-    pub(crate) ints: Arc<[i64]>,
+    ints: Box<[i64]>,
     /// The smallest integer ≥ each boundary, for those that a u64 reaches.
-    pub(crate) uints: Arc<[u64]>,
+    uints: Box<[u64]>,
 }
 
 impl Bucketize {
@@ -61,8 +60,10 @@ impl Bucketize {
         let step = Self { floats: floats.collect(), ints: ints.collect(), uints: uints.collect() };
         Ok((step, boundaries.len() as u64 + 1))
     }
+}
 
-    pub(crate) fn apply(&self, tile: &mut Tile) {
+impl NumberOp for Bucketize {
+    fn apply(&self, tile: &mut Tile) {
         tile.map_to_ints(
             |value| count(&self.ints, value),
             |value| count(&self.uints, value),
@@ -73,6 +74,20 @@ impl Bucketize {
                 count(&self.floats, value)
             },
         );
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        use crate::domain::Number;
+        let (boundaries, len) = match writer.number() {
+            Number::Int => (writer.numbers(self.ints.iter().map(|bound| *bound as u64)), self.ints.len()),
+            Number::UInt => (writer.numbers(self.uints.iter().copied()), self.uints.len()),
+            Number::F32 | Number::F64 => {
+                (writer.numbers(self.floats.iter().map(|bound| bound.to_bits())), self.floats.len())
+            }
+        };
+        let first = writer.group(&[boundaries, len as u64]);
+        writer.assign_int(&format!("bucketize(run, {first}, {})", writer.value()));
     }
 }
 

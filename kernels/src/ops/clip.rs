@@ -6,6 +6,7 @@
 //!   or −inf on `UInt64`) has no effect. Any other bound converts integers to f64.
 //! - The bounds of an f32 column are rounded to f32, as NumPy does with Python floats.
 
+use super::number_op::NumberOp;
 use crate::{
     domain::Number,
     error::OpProblem,
@@ -88,9 +89,11 @@ impl Clip {
         let max = if max >= 2.0 * TWO_63 { u64::MAX } else { exact_u64(max)? };
         Some(Self::UInt { min, max })
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        match self {
+impl NumberOp for Clip {
+    fn apply(&self, tile: &mut Tile) {
+        match *self {
             Self::Int { min, max } => tile.map_ints(move |value| clip(value, min, max), |value| value),
             Self::UInt { min, max } => tile.map_ints(move |value| value, move |value| clip(value, min, max)),
             Self::Float { min, max } => {
@@ -103,6 +106,19 @@ impl Clip {
                 );
             }
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let (min, max) = match *self {
+            Self::Int { min, max } => (writer.int(min), writer.int(max)),
+            Self::UInt { min, max } => (writer.bits(min), writer.bits(max)),
+            Self::Float { min, max } => {
+                writer.make_floats();
+                (writer.float(min), writer.float(max))
+            }
+        };
+        writer.assign(&format!("clip<{}>({}, {min}, {max})", writer.c_type(), writer.value()));
     }
 }
 

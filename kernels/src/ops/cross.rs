@@ -8,7 +8,10 @@
 //! - The result is never null. Lists are rejected. `buckets` is from 1 to 2^63 − 1, and at least one other column is
 //!   required.
 
-use super::hash::{self, Modulus};
+use super::{
+    hash::{self, Modulus},
+    number_op::NumberOp,
+};
 use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The largest number of columns besides the chain's own.
@@ -21,22 +24,32 @@ pub(crate) struct Cross {
     seed: u64,
 }
 
+/// Turns numbers into components of tuples; nulls become 0.
+#[derive(Debug)]
+pub(crate) struct Component;
+
 /// Text or bytes as a component of a tuple.
 pub(crate) fn component(bytes: &[u8]) -> i64 {
     hash::bytes(bytes, 0) as i64
 }
 
-/// Turns a tile of numbers into components of tuples; nulls become 0.
-pub(crate) fn components(tile: &mut Tile) {
-    tile.map_to_ints(
-        #[inline(always)]
-        move |value| hash::word(value as u64, 0) as i64,
-        #[inline(always)]
-        move |value| hash::word(value, 0) as i64,
-        #[inline(always)]
-        move |value| hash::word(hash::float_bits(value), 0) as i64,
-    );
-    tile.fill(0, 0, 0.0, 0.0);
+impl NumberOp for Component {
+    fn apply(&self, tile: &mut Tile) {
+        tile.map_to_ints(
+            #[inline(always)]
+            move |value| hash::word(value as u64, 0) as i64,
+            #[inline(always)]
+            move |value| hash::word(value, 0) as i64,
+            #[inline(always)]
+            move |value| hash::word(hash::float_bits(value), 0) as i64,
+        );
+        tile.fill(0, 0, 0.0, 0.0);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.leave_to_cpu();
+    }
 }
 
 impl Cross {

@@ -11,7 +11,7 @@ use arrow::datatypes::i256;
 use crate::{
     domain::{Domain, Number},
     error::OpProblem,
-    ops::exact_decimal::ExactDecimal,
+    ops::{exact_decimal::ExactDecimal, number_op::NumberOp},
     vector::{
         exact::{exact_i64, exact_u64},
         tile::Tile,
@@ -108,9 +108,11 @@ impl FillNull {
             Self::Float(_) => None,
         }
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        match self {
+impl NumberOp for FillNull {
+    fn apply(&self, tile: &mut Tile) {
+        match *self {
             Self::Int(value) => tile.fill(value, 0, 0.0, 0.0),
             Self::UInt(value) => tile.fill(0, value, 0.0, 0.0),
             Self::Float(value) => {
@@ -118,6 +120,20 @@ impl FillNull {
                 tile.fill(0, 0, value as f32, value);
             }
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let with = match *self {
+            Self::Int(value) => writer.int(value),
+            Self::UInt(value) => writer.bits(value),
+            Self::Float(value) => {
+                writer.make_floats();
+                writer.float(value)
+            }
+        };
+        writer.assign(&format!("valid ? {} : {with}", writer.value()));
+        writer.set_valid();
     }
 }
 

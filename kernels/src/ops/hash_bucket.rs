@@ -11,14 +11,17 @@
 //!
 //! Null stays null. `buckets` is from 1 to 2^63 − 1, so that an index is an i64.
 
-use super::hash::{self, Modulus};
+use super::{
+    hash::{self, Modulus},
+    number_op::NumberOp,
+};
 use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashBucket {
     modulus: Modulus,
-    pub(crate) seed: u64,
+    seed: u64,
 }
 
 impl HashBucket {
@@ -56,8 +59,10 @@ impl HashBucket {
             |_| 0,
         );
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
+impl NumberOp for HashBucket {
+    fn apply(&self, tile: &mut Tile) {
         let seed = self.seed;
         tile.map_to_ints(
             #[inline(always)]
@@ -68,6 +73,12 @@ impl HashBucket {
             move |value| hash::word(hash::float_bits(value), seed) as i64,
         );
         self.to_buckets(tile);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let first = writer.group(&[self.cardinality(), self.seed]);
+        writer.assign_int(&format!("hash_bucket(value_bits({}), {first})", writer.value()));
     }
 }
 

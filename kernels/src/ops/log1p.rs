@@ -3,11 +3,22 @@
 //! - x < −1 gives NaN, −1 gives −inf, inf gives inf, NaN stays NaN, −0.0 stays −0.0; null stays null.
 //! - f32 is computed in f32, everything else in f64: within 1 ulp of the exact value, so within 2 ulp of NumPy.
 
+use super::number_op::NumberOp;
 use crate::vector::{math, tile::Tile};
 
-/// Runs over a tile; integers convert to f64.
-pub(crate) fn apply(tile: &mut Tile) {
-    tile.map_floats(math::ln_1p_single, math::ln_1p);
+/// ln(1 + x); integers convert to f64.
+#[derive(Debug)]
+pub(crate) struct Log1p;
+
+impl NumberOp for Log1p {
+    fn apply(&self, tile: &mut Tile) {
+        tile.map_floats(math::ln_1p_single, math::ln_1p);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.call("ln_1p");
+    }
 }
 
 #[cfg(test)]

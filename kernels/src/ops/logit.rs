@@ -5,15 +5,16 @@
 //! - f32 and its bounds are computed in f32, everything else in f64: the same operations as in torch, with a logarithm
 //!   within 1 ulp.
 
+use super::number_op::NumberOp;
 use crate::{
     error::OpProblem,
     vector::{math, tile::Tile},
 };
 
 /// The bound.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Logit {
-    pub(crate) eps: Option<f64>,
+    eps: Option<f64>,
 }
 
 impl Logit {
@@ -23,8 +24,10 @@ impl Logit {
         }
         Ok(Self { eps })
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
+impl NumberOp for Logit {
+    fn apply(&self, tile: &mut Tile) {
         let (low, high) = self.eps.map_or((f64::NEG_INFINITY, f64::INFINITY), |eps| (eps, 1.0 - eps));
         let (low_single, high_single) = match self.eps {
             Some(eps) => (eps as f32, 1.0 - eps as f32),
@@ -44,6 +47,19 @@ impl Logit {
                 math::ln(value / (1.0 - value))
             },
         );
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.make_floats();
+        let (low, high) = match self.eps {
+            // 1 − eps in the column's precision.
+            Some(eps) if writer.number() == crate::domain::Number::F32 => (eps, f64::from(1.0 - eps as f32)),
+            Some(eps) => (eps, 1.0 - eps),
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        let (low, high) = (writer.float(low), writer.float(high));
+        writer.assign(&format!("logit({}, {low}, {high})", writer.value()));
     }
 }
 

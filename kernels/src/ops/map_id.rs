@@ -11,6 +11,8 @@ use arrow::datatypes::DataType;
 
 use super::{
     lookup_keys::counts_time,
+    number_op::NumberOp,
+    parameter::whole,
     vocab_index::{IndexProblem, VocabIndex},
 };
 use crate::{
@@ -20,16 +22,16 @@ use crate::{
 };
 
 /// The mapping.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct MapId {
-    pub(crate) index: Arc<VocabIndex>,
-    pub(crate) values: Arc<[i64]>,
-    pub(crate) default: Option<i64>,
+    index: Arc<VocabIndex>,
+    values: Box<[i64]>,
+    default: Option<i64>,
 }
 
 impl MapId {
     /// Rejects dates and times: the meaning of an id would depend on the unit of the file.
-    pub(crate) fn check(column: &DataType) -> Result<(), OpProblem> {
+    fn check(column: &DataType) -> Result<(), OpProblem> {
         if !counts_time(column) {
             return Ok(());
         }
@@ -44,7 +46,10 @@ impl MapId {
         values: &[i64],
         default: Option<i64>,
         number: Number,
+        column: &DataType,
     ) -> Result<Self, OpProblem> {
+        whole(number)?;
+        Self::check(column)?;
         if ids.is_empty() || ids.len() != values.len() {
             let (ids, values) = (ids.len(), values.len());
             return Err(OpProblem::Parameter(format!(
@@ -71,8 +76,10 @@ impl MapId {
     fn find(&self, id: u64) -> Option<i64> {
         self.index.find_bits(id).map_or(self.default, |place| self.values.get(place).copied())
     }
+}
 
-    pub(crate) fn apply(&self, tile: &mut Tile) {
+impl NumberOp for MapId {
+    fn apply(&self, tile: &mut Tile) {
         let mut lost = Vec::new();
         if self.default.is_none() {
             lost = match tile.values() {
@@ -89,6 +96,18 @@ impl MapId {
         if lost.contains(&true) {
             tile.clear_where(|row| lost[row]);
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let first = writer.vocabulary(&self.index);
+        let values = writer.numbers(self.values.iter().map(|value| *value as u64));
+        writer.group(&[values, self.default.unwrap_or_default() as u64, u64::from(self.default.is_some())]);
+        writer.assign_int(&format!("map_id(run, {first}, value_bits({}), valid)", writer.value()));
+    }
+
+    fn maps_to_null(&self) -> bool {
+        self.default.is_none()
     }
 }
 

@@ -4,12 +4,13 @@
 //! - Integers stay integers. Floats are computed in their own precision; ±inf and NaN give NaN. Null stays null.
 //! - `modulus` is from 1 to 2^63 − 1.
 
+use super::number_op::NumberOp;
 use crate::{error::OpProblem, vector::tile::Tile};
 
 /// The modulus.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct PositiveMod {
-    pub(crate) modulus: i64,
+    modulus: i64,
 }
 
 impl PositiveMod {
@@ -19,8 +20,10 @@ impl PositiveMod {
         }
         Ok(Self { modulus })
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
+impl NumberOp for PositiveMod {
+    fn apply(&self, tile: &mut Tile) {
         let modulus = self.modulus;
         if !tile.number().is_float() {
             return tile.map_ints(move |value| value.rem_euclid(modulus), move |value| value % modulus.unsigned_abs());
@@ -37,6 +40,12 @@ impl PositiveMod {
                 if rest < 0.0 { rest + double } else { rest.abs() }
             },
         );
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let modulus = writer.int(self.modulus);
+        writer.assign(&format!("positive_mod({}, {modulus})", writer.value()));
     }
 }
 

@@ -6,7 +6,7 @@
 //!   small differences inaccurate.
 //! - NaN stays NaN, infinities stay infinite; null stays null.
 
-use super::clip::clip;
+use super::{clip::clip, number_op::NumberOp};
 use crate::vector::{simd, tile::Tile};
 
 /// scikit-learn treats a column with a smaller scale, ten times the spacing of doubles at 1, as constant, and divides
@@ -52,10 +52,12 @@ impl Scale {
         let single = SingleScale { shift, divisor, inverse: 1.0 / divisor, low: min as f32, high: max as f32 };
         (simd::has_fused_multiply_add() && is_moderate).then_some(single)
     }
+}
 
-    /// Runs over a tile; f32 only if there is no [`SingleScale`].
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        let Self { shift, divisor, min, max } = self;
+impl NumberOp for Scale {
+    /// Runs over f32 only if there is no [`SingleScale`].
+    fn apply(&self, tile: &mut Tile) {
+        let Self { shift, divisor, min, max } = *self;
         let (low, high) = (min as f32, max as f32);
         tile.map_floats(
             #[inline(always)]
@@ -63,6 +65,16 @@ impl Scale {
             #[inline(always)]
             move |value| clip((value - shift) / divisor, min, max),
         );
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.make_floats();
+        let (shift, divisor) = (writer.double(self.shift), writer.double(self.divisor));
+        writer.assign(&format!("shift_and_divide({}, {shift}, {divisor})", writer.value()));
+        if !self.is_unbounded() {
+            super::clip::Clip::Float { min: self.min, max: self.max }.write(writer);
+        }
     }
 }
 

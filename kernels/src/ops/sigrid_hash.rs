@@ -4,17 +4,19 @@
 //!   as a signed number, modulo `max_value`, from 1 to 2^63 − 1.
 //! - Whole numbers only; `UInt64` is hashed by its bits. Null stays null.
 
-use crate::{error::OpProblem, vector::tile::Tile};
+use super::{number_op::NumberOp, parameter::whole};
+use crate::{domain::Number, error::OpProblem, vector::tile::Tile};
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SigridHash {
-    pub(crate) salt: i64,
-    pub(crate) max_value: i64,
+    salt: i64,
+    max_value: i64,
 }
 
 impl SigridHash {
-    pub(crate) fn compile(salt: i64, max_value: i64) -> Result<Self, OpProblem> {
+    pub(crate) fn compile(salt: i64, max_value: i64, number: Number) -> Result<Self, OpProblem> {
+        whole(number)?;
         if max_value < 1 {
             return Err(OpProblem::Parameter(format!("max_value must be at least 1, not {max_value}")));
         }
@@ -25,9 +27,18 @@ impl SigridHash {
     fn hash(self, id: u64) -> i64 {
         (join(self.salt as u64, mix(id)) as i64).rem_euclid(self.max_value)
     }
+}
 
-    pub(crate) fn apply(self, tile: &mut Tile) {
-        tile.map_to_ints(move |id| self.hash(id as u64), |id| self.hash(id), |_| 0);
+impl NumberOp for SigridHash {
+    fn apply(&self, tile: &mut Tile) {
+        let op = *self;
+        tile.map_to_ints(move |id| op.hash(id as u64), |id| op.hash(id), |_| 0);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let (salt, max_value) = (writer.bits(self.salt as u64), writer.int(self.max_value));
+        writer.assign_int(&format!("sigrid_hash(value_bits({}), {salt}, {max_value})", writer.value()));
     }
 }
 

@@ -3,11 +3,22 @@
 //! - x < 0 gives NaN, −0.0 stays −0.0, inf gives inf, NaN stays NaN; null stays null.
 //! - f32 is computed in f32, everything else in f64.
 
+use super::number_op::NumberOp;
 use crate::vector::tile::Tile;
 
-/// Runs over a tile; integers convert to f64.
-pub(crate) fn apply(tile: &mut Tile) {
-    tile.map_floats(f32::sqrt, f64::sqrt);
+/// √x; integers convert to f64.
+#[derive(Debug)]
+pub(crate) struct Sqrt;
+
+impl NumberOp for Sqrt {
+    fn apply(&self, tile: &mut Tile) {
+        tile.map_floats(f32::sqrt, f64::sqrt);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.call("square_root");
+    }
 }
 
 #[cfg(test)]

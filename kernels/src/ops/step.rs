@@ -1,36 +1,30 @@
 //! Compiled ops: steps over tiles of numbers, and encoders of text and bytes.
 
+use std::sync::Arc;
+
 use crate::{
     ops::{
-        abs, box_cox::BoxCox, bucketize::Bucketize, clip::Clip, cross, fill_null::FillNull, hash_bucket::HashBucket,
-        log1p, logit::Logit, map_id::MapId, positive_mod::PositiveMod, scale::Scale, sigrid_hash::SigridHash, sqrt,
-        vocab::Vocab,
+        clip::Clip, cross, fill_null::FillNull, hash_bucket::HashBucket, log1p::Log1p, number_op::NumberOp,
+        scale::Scale, vocab::Vocab,
     },
     vector::tile::Tile,
 };
 
-/// A compiled op over numbers.
+/// A step over numbers. Only those that other code matches on, to fuse or to merge them, are variants.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     FillNull(FillNull),
     Clip(Clip),
     Log1p,
-    Sqrt,
-    Abs,
-    Logit(Logit),
-    BoxCox(BoxCox),
     Scale(Scale),
-    Bucketize(Bucketize),
-    Vocab(Vocab),
-    HashBucket(HashBucket),
-    SigridHash(SigridHash),
-    MapId(MapId),
-    PositiveMod(PositiveMod),
-    /// The hash of a tuple's component.
-    Component,
-    /// Converts integers to f64.
     ToFloat,
+    /// Any other op.
+    Op(Arc<dyn NumberOp>),
 }
+
+/// Converts integers to f64.
+#[derive(Debug)]
+struct ToFloat;
 
 /// A compiled op that turns text or bytes into integers.
 #[derive(Clone, Debug)]
@@ -41,25 +35,31 @@ pub(crate) enum Encoder {
 }
 
 impl Step {
-    pub(crate) fn apply(&self, tile: &mut Tile) {
+    /// The step of an op that no other code matches on.
+    pub(crate) fn of(op: impl NumberOp + 'static) -> Self {
+        Self::Op(Arc::new(op))
+    }
+
+    pub(crate) fn op(&self) -> &dyn NumberOp {
         match self {
-            Self::FillNull(step) => step.apply(tile),
-            Self::Clip(step) => step.apply(tile),
-            Self::Log1p => log1p::apply(tile),
-            Self::Sqrt => sqrt::apply(tile),
-            Self::Abs => abs::apply(tile),
-            Self::Logit(step) => step.apply(tile),
-            Self::BoxCox(step) => step.apply(tile),
-            Self::Scale(step) => step.apply(tile),
-            Self::Bucketize(step) => step.apply(tile),
-            Self::Vocab(step) => step.apply(tile),
-            Self::HashBucket(step) => step.apply(tile),
-            Self::SigridHash(step) => step.apply(tile),
-            Self::MapId(step) => step.apply(tile),
-            Self::PositiveMod(step) => step.apply(tile),
-            Self::Component => cross::components(tile),
-            Self::ToFloat => tile.make_floats(),
+            Self::FillNull(fill) => fill,
+            Self::Clip(clip) => clip,
+            Self::Log1p => &Log1p,
+            Self::Scale(scale) => scale,
+            Self::ToFloat => &ToFloat,
+            Self::Op(op) => op.as_ref(),
         }
+    }
+}
+
+impl NumberOp for ToFloat {
+    fn apply(&self, tile: &mut Tile) {
+        tile.make_floats();
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        writer.make_floats();
     }
 }
 

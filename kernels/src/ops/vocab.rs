@@ -19,6 +19,7 @@ use super::{
     decimal::{DecimalIndex, DecimalVocab, TextProblem},
     fill_null::FillNull,
     hash::float_bits,
+    number_op::NumberOp,
     vocab_index::{IndexProblem, MAX_VALUES, VocabIndex},
 };
 use crate::{
@@ -190,14 +191,24 @@ impl Vocab {
             Err(hash) => (self.index.len() as u64 + 1 + hash % self.oov_buckets) as i64,
         }
     }
+}
 
-    pub(crate) fn apply(&self, tile: &mut Tile) {
+impl NumberOp for Vocab {
+    fn apply(&self, tile: &mut Tile) {
         tile.map_to_ints(
             |value| self.bits(value as u64),
             |value| self.bits(value),
             |value| self.bits(float_bits(value)),
         );
         NULL_IS_ZERO.apply(tile);
+    }
+
+    #[cfg(feature = "cuda")]
+    fn write(&self, writer: &mut crate::cuda::writer::Writer) {
+        let first = writer.vocabulary(&self.index);
+        writer.group(&[self.index.len() as u64, self.oov_buckets]);
+        writer.assign_int(&format!("valid ? vocab(run, {first}, value_bits({})) : 0", writer.value()));
+        writer.set_valid();
     }
 }
 

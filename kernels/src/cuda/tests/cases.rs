@@ -12,7 +12,10 @@ use arrow::{
 };
 use half::f16;
 
-use crate::{Chain, DType, Fill, Op, OutputSpec, Program, Side, VocabValues};
+use crate::{
+    Chain, DType, Fill, Op, OutputSpec, Program, Side, VocabValues,
+    testing::samples::{Sample, SampleInput, samples},
+};
 
 /// A named plan over the columns of [`table`].
 pub(super) struct Case {
@@ -72,9 +75,12 @@ fn every(ops: &[Op]) -> Vec<Chain> {
     NUMBERS.iter().map(|column| chain(column, ops)).collect()
 }
 
+fn is_float(column: &str) -> bool {
+    matches!(column, "f32" | "f64" | "f16" | "decimal")
+}
+
 /// A chain over every column, whose integers are clipped to those that a float holds.
 fn kept(most: f64, ops: &[Op]) -> Vec<Chain> {
-    let is_float = |column: &str| matches!(column, "f32" | "f64" | "f16" | "decimal");
     let clipped = |column: &str| if is_float(column) { ops.to_vec() } else { [&[clip(-most, most)], ops].concat() };
     NUMBERS.iter().map(|column| chain(column, &clipped(column))).collect()
 }
@@ -175,46 +181,30 @@ fn dictionaries() -> Vec<OutputSpec> {
     ]
 }
 
-/// Ops of one number, over every type.
+/// Every op of one number, over every type, and wide integers.
 fn transforms() -> Vec<OutputSpec> {
-    let whole = |ops: &[Op]| ["i64", "i32", "u64", "bool", "time"].map(|column| chain(column, ops)).to_vec();
-    let ids = |ops: &[Op]| ["i64", "i32", "u64", "bool"].map(|column| chain(column, ops)).to_vec();
-    let logit = |eps| Op::Logit { eps };
-    let box_cox = |lambda| [zero(), Op::BoxCox { lambda }];
-    let map_id = |default| Op::MapId {
-        ids: vec![0, 1, -1, 7, i64::MIN.into(), u64::MAX.into()],
-        values: vec![5, -6, 1 << 40, 0, 3, -9],
-        default,
-    };
-    vec![
-        output("log1p", DType::Float32, every(&[zero(), Op::Log1p])),
-        output("sqrt", DType::Float32, every(&[Op::Sqrt, zero()])),
-        output("abs", DType::Float32, kept(16_777_216.0, &[Op::Abs, zero()])),
-        output(
-            "whole_abs",
-            DType::Int64,
-            ["i64", "i32", "bool"].map(|column| chain(column, &[Op::Abs, zero()])).to_vec(),
-        ),
-        output("logit", DType::Float32, every(&[zero(), logit(None)])),
-        output("clipped_logit", DType::Float32, every(&[zero(), logit(Some(1e-6))])),
-        output("ln", DType::Float32, every(&box_cox(0.0))),
-        output("root", DType::Float32, every(&box_cox(0.5))),
-        output("inverse", DType::Float32, every(&box_cox(-1.5))),
-        output("near", DType::Float32, every(&box_cox(1e-9))),
-        output("max_abs", DType::Float32, every(&[Op::MaxAbs { max_abs: 12.3 }, zero()])),
-        output("robust", DType::Float16, every(&[zero(), Op::Robust { center: 0.1, scale: 3.7 }])),
-        output("modulus", DType::Float32, every(&[Op::PositiveMod { modulus: 7 }, zero()])),
-        output("whole_modulus", DType::Int64, whole(&[Op::PositiveMod { modulus: (1 << 40) + 1 }, zero()])),
-        output("sigrid", DType::Int64, whole(&[Op::SigridHash { salt: -3, max_value: 1_000_003 }, zero()])),
-        output("mapped", DType::Int64, ids(&[map_id(Some(-9))]).into_iter().map(with_fill).collect()),
-        output("filled", DType::Int64, ids(&[map_id(None), zero()])),
-    ]
+    let integers = |ops: &[Op]| ["i64", "i32", "bool"].map(|column| chain(column, ops)).to_vec();
+    let unsigned = |ops: &[Op]| [&integers(ops)[..], &[chain("u64", ops)]].concat();
+    let map_id = Op::MapId { ids: vec![0, -1, u64::MAX.into()], values: vec![5, 1 << 40, -9], default: Some(i64::MIN) };
+    let wide = [
+        output("abs", DType::Int64, integers(&[Op::Abs, zero()])),
+        output("modulus", DType::Int64, unsigned(&[Op::PositiveMod { modulus: (1 << 40) + 1 }, zero()])),
+        output("sigrid", DType::Int64, unsigned(&[Op::SigridHash { salt: -3, max_value: 1 << 40 }, zero()])),
+        output("mapped", DType::Int64, unsigned(&[map_id, zero()])),
+        output("halves", DType::Float16, every(&[zero(), Op::Robust { center: 0.1, scale: 3.7 }])),
+    ];
+    samples(0.3, 1.7).iter().map(sampled).chain(wide).collect()
 }
 
-/// Appends a fill for nulls that an op produced.
-fn with_fill(mut chain: Chain) -> Chain {
-    chain.ops.push(zero());
-    chain
+/// A sample over every column that it takes.
+fn sampled(sample: &Sample) -> OutputSpec {
+    let columns = NUMBERS.into_iter().filter(|column| match sample.takes {
+        SampleInput::Numbers => true,
+        SampleInput::WholeNumbers => !is_float(column),
+        SampleInput::Ids => !is_float(column) && !matches!(*column, "date" | "time"),
+    });
+    let chains = columns.map(|column| chain(column, &sample.ops)).collect();
+    output(&format!("{:?}", sample.ops), DType::Float32, chains)
 }
 
 /// Plans that reject some rows of [`table`].
