@@ -64,9 +64,8 @@ pub use execute::{
     workspace::Workspace,
 };
 pub use image::{
-    Crop, CropBox, IMAGE_PIXELS_MAX, IMAGE_SIDE_MAX, IMAGE_VALUES_MAX, ImageBytes, ImageDecoder, ImageFormat,
-    ImageHeader, ImageKey, ImageProblem, ImageRow, ImageRows, ImageSpec, ImageView, JpegFrame, Normalize, Orientation,
-    Resample, box_type,
+    Crop, CropBox, IMAGE_PIXELS_MAX, IMAGE_VALUES_MAX, ImageBytes, ImageDecoder, ImageFormat, ImageHeader, ImageKey,
+    ImageProblem, ImageRow, ImageRows, ImageSpec, ImageView, JpegFrame, Normalize, Orientation, Resample, box_type,
 };
 pub use ops::{
     Op,

@@ -216,7 +216,8 @@ fn json_depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-pub(crate) fn descriptor<M: Message>() -> Option<MessageDescriptor> {
+/// Returns the descriptor of a message.
+pub fn descriptor<M: Message>() -> Option<MessageDescriptor> {
     pool().get_message_by_name(&M::full_name())
 }
 

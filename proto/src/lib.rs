@@ -1,7 +1,7 @@
 //! All messages of Forebay's protocol: the package `forebay.v1`, as protobuf bytes and as proto3 JSON.
 //!
-//! `src/gen/` is generated from the `.proto` files in `forebay/v1/` and committed; `tests/generated.rs` checks that
-//! they match. This crate does not depend on Flight, on data, or on the meaning of plans.
+//! `src/gen/` is generated from the `.proto` files in `forebay/` and committed; `tests/generated` checks that they match.
+//! This crate does not depend on Flight or on data, and has of ops what their options say ([`ops`]).
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod derive;
 mod encoding;
 mod exact;
 mod lifted;
+pub mod ops;
 mod plain_text;
 mod plan_bytes;
 pub mod protocol;
@@ -19,7 +20,7 @@ pub mod resume;
 mod spelling;
 
 pub use decoded_memory::decoded_bytes;
-pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, encode, to_json, to_pretty_json};
+pub use encoding::{DecodeError, Encoding, JSON_BYTES_MAX, decode, descriptor, encode, to_json, to_pretty_json};
 pub use plain_text::{is_active, plain_text};
 pub use plan_bytes::{plan_from_bytes, plan_to_bytes};
 
@@ -29,7 +30,7 @@ pub mod v1 {
         missing_docs,
         clippy::doc_markdown,
         clippy::large_enum_variant,
-        reason = "generated from the .proto files by tests/generated.rs"
+        reason = "generated from the .proto files by tests/generated"
     )]
     include!("gen/forebay.v1.rs");
 }

@@ -166,3 +166,12 @@ def test_the_frame_without_pandas_is_an_error_with_a_remedy(fitted: fb.FittedPla
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(ImportError, match=r"pip install pandas, or use describe\(\)"):
         fitted.to_frame()
+
+
+def test_outputs_of_tokens_have_no_cardinality():
+    outputs = {
+        "tokens": fb.cols("text").tokenize("gpt2").pad(8),
+        "mask": fb.cols("text").tokenize("gpt2").attention_mask(8),
+        "cats": fb.cols("word").hash_bucket(10).pad(3, value=12),
+    }
+    assert fb.FittedPlan("0" * 32, fb.Plan(outputs=outputs)).cardinalities == {"cats": {"word": 13}}

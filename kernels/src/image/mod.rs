@@ -38,7 +38,7 @@ pub use draw::ImageKey;
 pub use error::ImageProblem;
 pub use exif::Orientation;
 pub use header::{IMAGE_PIXELS_MAX, ImageFormat, ImageHeader, JpegFrame};
-pub use spec::{IMAGE_SIDE_MAX, IMAGE_VALUES_MAX, ImageSpec, Normalize, Resample};
+pub use spec::{IMAGE_VALUES_MAX, ImageSpec, Normalize, Resample};
 pub use view::{Crop, CropBox, ImageView};
 
 #[cfg(not(feature = "images"))]

@@ -14,9 +14,6 @@ use crate::compile::outputs::SHAPE_KEY;
 /// The most values of a tensor: 2^24, such as 2364 × 2364 × 3.
 pub const IMAGE_VALUES_MAX: u64 = 1 << 24;
 
-/// The most rows or columns of a tensor: decoders count them in 16 bits.
-pub const IMAGE_SIDE_MAX: u32 = 16_384;
-
 /// Bytes that a decoder takes for a pixel: a progressive JPEG of four components has 8 of coefficients, 4 decoded and 3 of
 /// RGB; PNG, WebP and GIF need less.
 const DECODER_BYTES_PER_PIXEL: u64 = 16;

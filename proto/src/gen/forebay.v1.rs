@@ -248,7 +248,6 @@ impl ::prost::Name for Op {
 const NAME: &'static str = "Op";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Op".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Op".into() }}
-/// The value becomes the number of rows with it among those that the plan was fitted on; null and other values become 0.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CountEncode {
     /// Learned, with one count per value.
@@ -313,7 +312,6 @@ impl ::prost::Name for FittedRows {
 const NAME: &'static str = "FittedRows";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FittedRows".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FittedRows".into() }}
-/// Replaces null with a value: given, or learned (stat).
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FillNull {
     #[prost(oneof = "fill_null::Fill", tags = "1, 2, 3, 4, 5, 6")]
@@ -344,7 +342,6 @@ impl ::prost::Name for FillNull {
 const NAME: &'static str = "FillNull";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FillNull".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FillNull".into() }}
-/// Values below min become min, values above max become max. NaN stays NaN. Either bound may be left out.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Clip {
     #[prost(double, optional, tag = "1")]
@@ -365,7 +362,6 @@ impl ::prost::Name for Clip {
 const NAME: &'static str = "Clip";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Clip".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Clip".into() }}
-/// ln(1 + x).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Log1p {
 }
@@ -373,7 +369,6 @@ impl ::prost::Name for Log1p {
 const NAME: &'static str = "Log1p";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Log1p".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Log1p".into() }}
-/// (x - mean) / std, with the population's deviation; a std of 0 divides by 1. Learned when left out.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Standardize {
     #[prost(double, optional, tag = "1")]
@@ -385,7 +380,6 @@ impl ::prost::Name for Standardize {
 const NAME: &'static str = "Standardize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Standardize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Standardize".into() }}
-/// (x - min) / (max - min); a range of 0 divides by 1. Learned when left out.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct MinMax {
     #[prost(double, optional, tag = "1")]
@@ -397,7 +391,6 @@ impl ::prost::Name for MinMax {
 const NAME: &'static str = "MinMax";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MinMax".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MinMax".into() }}
-/// The number of boundaries that are <= x. The boundaries are given, or learned as the inner edges of n quantiles.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Bucketize {
     #[prost(double, repeated, tag = "1")]
@@ -414,7 +407,6 @@ impl ::prost::Name for Bucketize {
 const NAME: &'static str = "Bucketize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Bucketize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Bucketize".into() }}
-/// 0 for null and for a value not in the vocabulary, then 1.. by count descending, equal counts by value ascending.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Vocab {
     /// Values that occur less often are left out.
@@ -467,7 +459,6 @@ impl ::prost::Name for HashBucket {
 const NAME: &'static str = "HashBucket";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.HashBucket".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.HashBucket".into() }}
-/// Index i becomes `size` columns with a 1 in column i. 0: the number of indices of the previous op.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OneHot {
     #[prost(uint32, tag = "1")]
@@ -477,7 +468,6 @@ impl ::prost::Name for OneHot {
 const NAME: &'static str = "OneHot";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.OneHot".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.OneHot".into() }}
-/// The square root; NaN below 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Sqrt {
 }
@@ -485,7 +475,6 @@ impl ::prost::Name for Sqrt {
 const NAME: &'static str = "Sqrt";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Sqrt".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Sqrt".into() }}
-/// The absolute value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Abs {
 }
@@ -493,7 +482,6 @@ impl ::prost::Name for Abs {
 const NAME: &'static str = "Abs";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Abs".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Abs".into() }}
-/// ln(x / (1 - x)). With eps, x is clipped to \[eps, 1 - eps\] first.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Logit {
     #[prost(double, optional, tag = "1")]
@@ -503,7 +491,6 @@ impl ::prost::Name for Logit {
 const NAME: &'static str = "Logit";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Logit".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Logit".into() }}
-/// (x^lambda - 1) / lambda; ln x where lambda is 0.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct BoxCox {
     #[prost(double, tag = "1")]
@@ -513,7 +500,6 @@ impl ::prost::Name for BoxCox {
 const NAME: &'static str = "BoxCox";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.BoxCox".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.BoxCox".into() }}
-/// x / max_abs, the largest absolute value; 0 divides by 1. Learned when left out.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct MaxAbs {
     #[prost(double, optional, tag = "1")]
@@ -523,7 +509,6 @@ impl ::prost::Name for MaxAbs {
 const NAME: &'static str = "MaxAbs";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MaxAbs".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MaxAbs".into() }}
-/// (x - center) / scale: the median and the distance between the quartiles; a scale of 0 divides by 1. Learned when left out.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Robust {
     #[prost(double, optional, tag = "1")]
@@ -549,7 +534,6 @@ impl ::prost::Name for Cross {
 const NAME: &'static str = "Cross";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Cross".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Cross".into() }}
-/// A list of indices becomes `size` columns with a 1 in the column of each. 0: the number of indices of the previous op.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MultiHot {
     #[prost(uint32, tag = "1")]
@@ -559,7 +543,6 @@ impl ::prost::Name for MultiHot {
 const NAME: &'static str = "MultiHot";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MultiHot".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MultiHot".into() }}
-/// The first n elements of a list. If a value is set, shorter lists are padded with it, and the result is n columns.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct FirstN {
     #[prost(uint32, tag = "1")]
@@ -571,7 +554,6 @@ impl ::prost::Name for FirstN {
 const NAME: &'static str = "FirstN";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.FirstN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.FirstN".into() }}
-/// The last n elements of a list. If a value is set, shorter lists are padded with it at their start, and the result is n columns.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct LastN {
     #[prost(uint32, tag = "1")]
@@ -583,7 +565,6 @@ impl ::prost::Name for LastN {
 const NAME: &'static str = "LastN";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LastN".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LastN".into() }}
-/// A value of exactly n bytes becomes n columns, one per byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bytes {
     #[prost(uint32, tag = "1")]
@@ -593,7 +574,6 @@ impl ::prost::Name for Bytes {
 const NAME: &'static str = "Bytes";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Bytes".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Bytes".into() }}
-/// A list becomes n columns: shorter lists are padded with the value, longer ones truncated, both at one side.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Pad {
     #[prost(uint32, tag = "1")]
@@ -674,7 +654,6 @@ impl ::prost::Name for Ngram {
 const NAME: &'static str = "Ngram";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Ngram".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Ngram".into() }}
-/// TorchArrow's hash of an id to 0..max_value-1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SigridHash {
     #[prost(int64, tag = "1")]
@@ -703,7 +682,6 @@ impl ::prost::Name for MapId {
 const NAME: &'static str = "MapId";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MapId".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MapId".into() }}
-/// x modulo modulus, from 0 to modulus - 1, also for negative x.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PositiveMod {
     #[prost(int64, tag = "1")]
@@ -758,7 +736,6 @@ impl ::prost::Name for Tokenize {
 const NAME: &'static str = "Tokenize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Tokenize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Tokenize".into() }}
-/// A list of integers becomes n columns: 1 for each of its elements, and 0 where Pad with the same n and side pads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AttentionMask {
     #[prost(uint32, tag = "1")]
@@ -775,6 +752,7 @@ fn full_name() -> ::prost::alloc::string::String { "forebay.v1.AttentionMask".in
 /// resized and mirrored. Only the first op of a part, which is the only part of its output.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DecodeImage {
+    /// Decoders count rows and columns in 16 bits.
     #[prost(uint32, tag = "1")]
     pub height: u32,
     #[prost(uint32, tag = "2")]

@@ -2,18 +2,12 @@
 
 use forebay_kernels::ExactDecimal;
 use forebay_proto::{
-    plan_to_bytes,
+    ops, plan_to_bytes,
     v1::{self, fill_null::Fill, op::Op as OpMessage},
 };
 
 use super::{decode_image::defaults, default_dtype::dtype_of};
 use crate::state::short_digest;
-
-/// The smoothing of a `target_mean` that names none.
-const SMOOTHING: f64 = 20.0;
-
-/// The folds of a `target_mean` that names none.
-const FOLDS: u32 = 5;
 
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.
@@ -88,15 +82,9 @@ fn chains_of(ops: &[v1::Op]) -> Vec<Vec<v1::Op>> {
 /// Returns the op with its defaults, and with decimals in their canonical spelling. Invalid decimals are kept for the
 /// error that names them.
 fn canonical_op(mut op: v1::Op) -> v1::Op {
-    if let Some(OpMessage::Tokenize(message)) = &mut op.op {
-        message.add_special_tokens.get_or_insert(true);
-    }
+    op.op.iter_mut().for_each(ops::write_defaults);
     if let Some(OpMessage::DecodeImage(message)) = &mut op.op {
         defaults::write(message);
-    }
-    if let Some(OpMessage::TargetMean(message)) = &mut op.op {
-        message.smoothing.get_or_insert(SMOOTHING);
-        message.folds.get_or_insert(FOLDS);
     }
     let texts = match &mut op.op {
         Some(

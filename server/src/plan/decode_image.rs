@@ -17,7 +17,7 @@ use prost::Message as _;
 
 use defaults::{RATIO, SCALE};
 
-use super::{error::PlanError, path::chain_path};
+use super::{error::PlanError, ops::check_parameters, path::chain_path};
 use crate::state::short_digest;
 
 /// Digits of the op's digest in the name of a column.
@@ -150,7 +150,7 @@ pub fn decode_image_calls(plan: &v1::Plan) -> Result<Vec<(DecodeImageCall, Strin
         for (part_index, part) in output.parts.iter().enumerate() {
             let chain = chain_path(output_index, part_index);
             for (number, op) in part.ops.iter().enumerate() {
-                let Some(OpMessage::DecodeImage(_)) = &op.op else { continue };
+                let Some(message @ OpMessage::DecodeImage(_)) = &op.op else { continue };
                 let path = format!("{chain}.ops[{number}].decode_image");
                 let start = DecodeImageCall::starting(part).filter(|_| number == 0);
                 let Some((call, _)) = start else {
@@ -158,6 +158,7 @@ pub fn decode_image_calls(plan: &v1::Plan) -> Result<Vec<(DecodeImageCall, Strin
                         "must be the first op of its part: a decoder reads columns, stored, joined or derived ones";
                     return Err(PlanError::field(path, reason));
                 };
+                check_parameters(message, &path)?;
                 check::check(&call.op, &path)?;
                 check::check_place(&call.op, output, part, output_index, &chain)?;
                 if !calls.iter().any(|(known, _)| *known == call) {

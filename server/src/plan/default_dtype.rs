@@ -1,7 +1,10 @@
 //! The dtype of an output that names none: an integer for indices, bytes and lists of integers, FLOAT32 for everything else.
 
 use arrow::datatypes::{DataType, Schema};
-use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
+use forebay_proto::{
+    ops,
+    v1::{self, fill_null::Fill, op::Op as OpMessage},
+};
 
 const INT32_MAX: u64 = i32::MAX as u64;
 
@@ -84,7 +87,7 @@ fn of_image(part: &v1::Part) -> Option<v1::DType> {
     let keeps_bytes = |op: Option<&OpMessage>| match op {
         Some(OpMessage::Clip(_)) => true,
         Some(OpMessage::FillNull(v1::FillNull { fill: Some(fill) })) => match fill {
-            Fill::Value(value) => whole(*value).is_some(),
+            Fill::Value(value) => ops::magnitude(*value).is_some(),
             Fill::Integer(_) | Fill::Unsigned(_) => true,
             Fill::Text(_) | Fill::Stat(_) | Fill::Decimal(_) => false,
         },
@@ -107,10 +110,10 @@ fn ends(ops: &[v1::Op]) -> Ends {
     let (mut largest, mut is_padded) = (0, false);
     for op in ops.iter().rev() {
         let Some(op) = &op.op else { return Ends::Others };
-        if let Some(bound) = index_bound(op) {
+        if let Some(bound) = ops::index_bound(op) {
             return Ends::Indices(largest.max(bound));
         }
-        let Some(added) = added_index(op) else { return Ends::Others };
+        let Some(added) = ops::added_index(op) else { return Ends::Others };
         largest = largest.max(added);
         is_padded |= pads(op);
     }
@@ -124,42 +127,4 @@ fn pads(op: &OpMessage) -> bool {
         OpMessage::FirstN(v1::FirstN { value, .. }) | OpMessage::LastN(v1::LastN { value, .. }) => value.is_some(),
         _ => false,
     }
-}
-
-/// A bound of the indices that an op computes; `None` for other ops.
-fn index_bound(op: &OpMessage) -> Option<u64> {
-    Some(match op {
-        // The sizes of plans bound the boundaries and the values far below the largest INT32. Token ids are INT32.
-        OpMessage::Bucketize(_) | OpMessage::Tokenize(_) | OpMessage::AttentionMask(_) => 0,
-        OpMessage::Vocab(vocab) => vocab.oov_buckets.into(),
-        OpMessage::HashBucket(v1::HashBucket { buckets, .. })
-        | OpMessage::Cross(v1::Cross { buckets, .. })
-        | OpMessage::Ngram(v1::Ngram { buckets, .. }) => *buckets,
-        OpMessage::SigridHash(hash) => hash.max_value.unsigned_abs(),
-        OpMessage::PositiveMod(step) => step.modulus.unsigned_abs(),
-        OpMessage::MapId(map) => map.values.iter().chain(&map.default).map(|id| id.unsigned_abs()).max().unwrap_or(0),
-        _ => return None,
-    })
-}
-
-/// A bound of the indices that an op adds to a chain of indices; `None` for ops that do not keep indices.
-fn added_index(op: &OpMessage) -> Option<u64> {
-    match op {
-        OpMessage::FillNull(v1::FillNull { fill: Some(fill) }) => match fill {
-            Fill::Value(value) => whole(*value),
-            Fill::Integer(value) => Some(value.unsigned_abs()),
-            Fill::Unsigned(value) => Some(*value),
-            Fill::Text(_) | Fill::Stat(_) | Fill::Decimal(_) => None,
-        },
-        OpMessage::Pad(v1::Pad { value, .. }) => whole(*value),
-        OpMessage::FirstN(v1::FirstN { value, .. }) | OpMessage::LastN(v1::LastN { value, .. }) => {
-            value.map_or(Some(0), whole)
-        }
-        _ => None,
-    }
-}
-
-/// The magnitude of a whole number, saturated; `None` for other numbers.
-fn whole(value: f64) -> Option<u64> {
-    (value.fract() == 0.0).then_some(value.abs() as u64)
 }

@@ -4,15 +4,17 @@
 //! the first open question of every chain.
 
 use forebay_kernels::{CompileError, Op};
-use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
+use forebay_proto::{
+    ops,
+    v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage},
+};
 
 use super::{
     chain_start::{chain_start, skip_op},
     encodings,
     error::PlanError,
     lookup::Tables,
-    ops::{kernel_op, named_op},
-    parameters::has_boundaries,
+    ops::{checked_op, kernel_op},
     path::chain_path,
 };
 
@@ -238,61 +240,37 @@ fn chains(plan: &v1::Plan) -> impl Iterator<Item = (usize, usize, &v1::Part)> {
 
 /// Returns the name of an op and the statistic that it still needs; none if it is fitted.
 fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&'static str, Statistic)>, PlanError> {
-    let half = |name: &str, both: &str| {
-        PlanError::field(
-            format!("{path}.ops[{number}].{name}"),
-            format!("set both {both}, or leave out both to learn them"),
-        )
-    };
-    Ok(match named_op(op, path, number)? {
-        OpMessage::FillNull(message) => match message.fill {
-            Some(FillMessage::Stat(stat)) => Some((
-                "fill_null",
-                match v1::Stat::try_from(stat) {
-                    Ok(v1::Stat::Mean) => Statistic::Mean,
-                    Ok(v1::Stat::Median) => Statistic::Median,
-                    Ok(v1::Stat::Mode) => Statistic::Mode,
-                    Err(_) => {
-                        let path = format!("{path}.ops[{number}].fill_null.stat");
-                        return Err(PlanError::field(path, "expected one of MEAN, MEDIAN, MODE"));
-                    }
-                },
-            )),
-            _ => None,
+    let op = checked_op(op, path, number)?;
+    if !ops::learns(op) {
+        return Ok(None);
+    }
+    let path = format!("{path}.ops[{number}].{}", ops::name(op));
+    let statistic = match op {
+        OpMessage::FillNull(v1::FillNull { fill: Some(FillMessage::Stat(stat)) }) => match v1::Stat::try_from(*stat) {
+            Ok(v1::Stat::Mean) => Statistic::Mean,
+            Ok(v1::Stat::Median) => Statistic::Median,
+            Ok(v1::Stat::Mode) => Statistic::Mode,
+            Err(_) => return Err(PlanError::field(format!("{path}.stat"), "expected one of MEAN, MEDIAN, MODE")),
         },
-        OpMessage::Standardize(message) => match (message.mean, message.std) {
-            (None, None) => Some(("standardize", Statistic::MeanAndDeviation)),
-            (Some(_), Some(_)) => None,
-            _ => return Err(half("standardize", "mean and std")),
-        },
-        OpMessage::MinMax(message) => match (message.min, message.max) {
-            (None, None) => Some(("min_max", Statistic::Range)),
-            (Some(_), Some(_)) => None,
-            _ => return Err(half("min_max", "min and max")),
-        },
-        OpMessage::MaxAbs(message) if message.max_abs.is_none() => Some(("max_abs", Statistic::MaxAbs)),
-        OpMessage::Robust(message) => match (message.center, message.scale) {
-            (None, None) => Some(("robust", Statistic::MedianAndQuartiles)),
-            (Some(_), Some(_)) => None,
-            _ => return Err(half("robust", "center and scale")),
-        },
-        OpMessage::Bucketize(message) if !has_boundaries(message) => {
+        OpMessage::Standardize(_) => Statistic::MeanAndDeviation,
+        OpMessage::MinMax(_) => Statistic::Range,
+        OpMessage::MaxAbs(_) => Statistic::MaxAbs,
+        OpMessage::Robust(_) => Statistic::MedianAndQuartiles,
+        OpMessage::Bucketize(message) => {
             if !(2..=QUANTILES_MAX).contains(&message.quantiles) {
                 let reason = format!("set boundaries, or quantiles between 2 and {QUANTILES_MAX} to learn them");
-                return Err(PlanError::field(format!("{path}.ops[{number}].bucketize"), reason));
+                return Err(PlanError::field(path, reason));
             }
-            Some(("bucketize", Statistic::Quantiles(message.quantiles)))
+            Statistic::Quantiles(message.quantiles)
         }
-        OpMessage::Vocab(message) if message.values.is_none() => {
-            Some(("vocab", Statistic::Vocabulary { min_count: message.min_count, max_size: message.max_size }))
-        }
-        OpMessage::CountEncode(message) if message.values.is_none() => Some(("count_encode", Statistic::Counts)),
-        OpMessage::TargetMean(message) if message.values.is_none() => {
-            let path = format!("{path}.ops[{number}].target_mean");
+        OpMessage::Vocab(message) => Statistic::Vocabulary { min_count: message.min_count, max_size: message.max_size },
+        OpMessage::CountEncode(_) => Statistic::Counts,
+        OpMessage::TargetMean(message) => {
             let (folds, smoothing) = encodings::folds_and_smoothing(message, &path)?;
             let (label, seed) = (message.label.clone(), message.seed);
-            Some(("target_mean", Statistic::TargetMean { label, folds, seed, smoothing }))
+            Statistic::TargetMean { label, folds, seed, smoothing }
         }
-        _ => None,
-    })
+        _ => return Ok(None),
+    };
+    Ok(Some((ops::name(op), statistic)))
 }

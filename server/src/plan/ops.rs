@@ -1,31 +1,35 @@
 //! Ops of a fitted plan → ops of the kernels.
 
 use forebay_kernels::{ExactDecimal, Fill, Op, VocabValues};
-use forebay_proto::v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage};
+use forebay_proto::{
+    ops,
+    v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage},
+};
 
 use super::{encodings, error::PlanError, lookup::Tables, parameters};
 
 /// Converts a fitted op.
 pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
-    let unlearned = |op| PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op };
-    Ok(match named_op(op, path, number)? {
+    let message = checked_op(op, path, number)?;
+    let unlearned = || PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op: ops::name(message) };
+    Ok(match message {
         OpMessage::FillNull(message) => Op::FillNull(fill(message, path, number)?),
         OpMessage::Clip(message) => parameters::clip(message, &format!("{path}.ops[{number}].clip"))?,
         OpMessage::Log1p(_) => Op::Log1p,
         OpMessage::Standardize(message) => match (message.mean, message.std) {
             (Some(mean), Some(std)) => Op::Standardize { mean, std },
-            _ => return Err(unlearned("standardize")),
+            _ => return Err(unlearned()),
         },
         OpMessage::MinMax(message) => match (message.min, message.max) {
             (Some(min), Some(max)) => Op::MinMax { min, max },
-            _ => return Err(unlearned("min_max")),
+            _ => return Err(unlearned()),
         },
         OpMessage::Bucketize(message) if !parameters::has_boundaries(message) && message.quantiles > 0 => {
-            return Err(unlearned("bucketize"));
+            return Err(unlearned());
         }
         OpMessage::Bucketize(message) => parameters::bucketize(message, &format!("{path}.ops[{number}].bucketize"))?,
         OpMessage::Vocab(message) => {
-            let values = message.values.as_ref().ok_or_else(|| unlearned("vocab"))?;
+            let values = message.values.as_ref().ok_or_else(unlearned)?;
             Op::Vocab { values: vocab_values(values, path, number)?.into(), oov_buckets: message.oov_buckets }
         }
         OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
@@ -34,10 +38,10 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::Abs(_) => Op::Abs,
         OpMessage::Logit(message) => Op::Logit { eps: message.eps },
         OpMessage::BoxCox(message) => Op::BoxCox { lambda: message.lambda },
-        OpMessage::MaxAbs(message) => Op::MaxAbs { max_abs: message.max_abs.ok_or_else(|| unlearned("max_abs"))? },
+        OpMessage::MaxAbs(message) => Op::MaxAbs { max_abs: message.max_abs.ok_or_else(unlearned)? },
         OpMessage::Robust(message) => match (message.center, message.scale) {
             (Some(center), Some(scale)) => Op::Robust { center, scale },
-            _ => return Err(unlearned("robust")),
+            _ => return Err(unlearned()),
         },
         OpMessage::Cross(message) => {
             Op::Cross { columns: message.columns.clone(), buckets: message.buckets, seed: message.seed }
@@ -45,21 +49,21 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::MultiHot(message) => Op::MultiHot { size: message.size },
         OpMessage::FirstN(message) => Op::FirstN { n: message.n, value: message.value },
         OpMessage::LastN(message) => Op::LastN { n: message.n, value: message.value },
-        OpMessage::Pad(message) => parameters::pad(message, &format!("{path}.ops[{number}].pad"))?,
-        OpMessage::AttentionMask(message) => {
-            parameters::attention_mask(*message, &format!("{path}.ops[{number}].attention_mask"))?
+        OpMessage::Pad(message) => {
+            Op::Pad { n: message.n, value: message.value, side: parameters::side(message.side()) }
         }
+        OpMessage::AttentionMask(message) => Op::AttentionMask { n: message.n, side: parameters::side(message.side()) },
         OpMessage::Bytes(message) => Op::Bytes { n: message.n },
         OpMessage::Ngram(message) => Op::Ngram { n: message.n, buckets: message.buckets, seed: message.seed },
         OpMessage::SigridHash(message) => Op::SigridHash { salt: message.salt, max_value: message.max_value },
         OpMessage::MapId(message) => parameters::map_id(message, &format!("{path}.ops[{number}].map_id"))?,
         OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
         OpMessage::CountEncode(message) => {
-            let values = message.values.as_ref().ok_or_else(|| unlearned("count_encode"))?;
+            let values = message.values.as_ref().ok_or_else(unlearned)?;
             encodings::counts(message, vocab_values(values, path, number)?)
         }
         OpMessage::TargetMean(message) => {
-            let values = message.values.as_ref().ok_or_else(|| unlearned("target_mean"))?;
+            let values = message.values.as_ref().ok_or_else(unlearned)?;
             let values = vocab_values(values, path, number)?;
             encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
         }
@@ -67,13 +71,9 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             let reason = "must be the first op of its part, or the second after fill_null with a text";
             return Err(PlanError::field(format!("{path}.ops[{number}].tokenize"), reason));
         }
-        OpMessage::DecodeImage(_) => {
-            let reason = "must be the first op of its part";
-            return Err(PlanError::field(format!("{path}.ops[{number}].decode_image"), reason));
-        }
-        OpMessage::Udf(_) => {
-            let reason = "must be the first op of its part";
-            return Err(PlanError::field(format!("{path}.ops[{number}].udf"), reason));
+        OpMessage::DecodeImage(_) | OpMessage::Udf(_) => {
+            let path = format!("{path}.ops[{number}].{}", ops::name(message));
+            return Err(PlanError::field(path, "must be the first op of its part"));
         }
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
@@ -100,15 +100,20 @@ fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanE
         })
 }
 
-/// Returns the op of a message; an empty message is an error.
-pub(super) fn named_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
-    op.op.as_ref().ok_or_else(|| {
-        let known =
-            "empty: expected one of abs, attention_mask, box_cox, bucketize, bytes, clip, count_encode, cross, decode_image, fill_null, first_n, hash_bucket, last_n, log1p, logit, lookup, map_id, \
-             max_abs, min_max, multi_hot, ngram, one_hot, pad, positive_mod, robust, sigrid_hash, sqrt, standardize, target_mean, \
-             tokenize, udf, vocab";
-        PlanError::field(format!("{path}.ops[{number}]"), known)
-    })
+/// Returns the op of a message; an empty message is an error, and so are parameters that the table of ops does not allow.
+pub(super) fn checked_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
+    let path = format!("{path}.ops[{number}]");
+    let Some(op) = &op.op else {
+        return Err(PlanError::field(path, format!("empty: expected one of {}", ops::NAMES.join(", "))));
+    };
+    check_parameters(op, &format!("{path}.{}", ops::name(op)))?;
+    Ok(op)
+}
+
+/// Checks the parameters of an op at a path, as far as the table of ops bounds them.
+pub(super) fn check_parameters(op: &OpMessage, path: &str) -> Result<(), PlanError> {
+    let Some(ops::Problem { parameter, reason }) = ops::problem(op) else { return Ok(()) };
+    Err(PlanError::field(parameter.map_or_else(|| path.to_owned(), |parameter| format!("{path}.{parameter}")), reason))
 }
 
 fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {

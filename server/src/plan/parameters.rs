@@ -38,22 +38,11 @@ pub(super) fn clip(message: &v1::Clip, path: &str) -> Result<Op, PlanError> {
     Ok(Op::Clip { min: min.map(Bound::number), max: max.map(Bound::number) })
 }
 
-/// Converts a pad.
-pub(super) fn pad(message: &v1::Pad, path: &str) -> Result<Op, PlanError> {
-    Ok(Op::Pad { n: message.n, value: message.value, side: side(message.side, path)? })
-}
-
-/// Converts an attention mask.
-pub(super) fn attention_mask(message: v1::AttentionMask, path: &str) -> Result<Op, PlanError> {
-    Ok(Op::AttentionMask { n: message.n, side: side(message.side, path)? })
-}
-
 /// Converts the side of lists that is padded.
-fn side(side: i32, path: &str) -> Result<Side, PlanError> {
-    match v1::pad::Side::try_from(side) {
-        Ok(v1::pad::Side::Right) => Ok(Side::Right),
-        Ok(v1::pad::Side::Left) => Ok(Side::Left),
-        Err(_) => Err(PlanError::field(format!("{path}.side"), "expected one of RIGHT, LEFT")),
+pub(super) fn side(side: v1::pad::Side) -> Side {
+    match side {
+        v1::pad::Side::Right => Side::Right,
+        v1::pad::Side::Left => Side::Left,
     }
 }
 

@@ -6,7 +6,7 @@
 use forebay_kernels::{Tokenization, Truncation};
 use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 
-use super::{error::PlanError, path::chain_path};
+use super::{error::PlanError, ops::check_parameters, path::chain_path};
 use crate::state::short_digest;
 
 /// Characters of a fill in the name of a column.
@@ -85,8 +85,9 @@ pub fn tokenize_calls(plan: &v1::Plan) -> Result<Vec<(TokenizeCall, String)>, Pl
             let (chain, start) = (chain_path(output_index, part_index), TokenizeCall::starting(part));
             let first = start.as_ref().map(|(_, ops)| ops - 1);
             for (number, op) in part.ops.iter().enumerate() {
-                let Some(OpMessage::Tokenize(message)) = &op.op else { continue };
+                let Some(op @ OpMessage::Tokenize(message)) = &op.op else { continue };
                 let path = format!("{chain}.ops[{number}].tokenize");
+                check_parameters(op, &path)?;
                 check(message, first == Some(number), &path)?;
                 if let Some((call, _)) = &start
                     && !calls.iter().any(|(known, _)| known == call)
@@ -128,9 +129,6 @@ fn check(message: &v1::Tokenize, is_start: bool, path: &str) -> Result<(), PlanE
     }
     if !message.json.is_empty() && !message.digest.is_empty() {
         return wrong(".digest", "belongs to a named tokenizer; json is identified by its content");
-    }
-    if v1::Truncation::try_from(message.truncation).is_err() {
-        return wrong(".truncation", "expected one of RIGHT, LEFT, ERROR");
     }
     if message.max_length == 0 && message.truncation != 0 {
         return wrong(".max_length", "missing: truncation applies to texts of more than max_length tokens");

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ import pyarrow.flight as fl
 import pytest
 
 import forebay as fb
-from forebay._plan.plan_digest import ENUMS, MESSAGES, plan_digest
-from harness.repository import ROOT
+from forebay._plan.plan_digest import plan_digest
 from harness.serving import Server, fit
-
-PROTO = ROOT / "proto/forebay/v1/plan.proto"
 
 PLAN: dict[str, Any] = {
     "filter": "id >= 3",
@@ -69,28 +65,6 @@ def show(flight: fl.FlightClient, plan_id: str) -> dict[str, Any]:
 def test_plan_digest_matches_the_server(result: dict[str, Any]):
     assert result["version"] == 1
     assert plan_digest(result["plan"]) == result["plan_id"]
-
-
-def test_digest_tables_match_the_proto_file():
-    text = re.sub(r"//[^\n]*", "", PROTO.read_text())
-    messages: dict[str, dict[str, tuple[int, str]]] = {}
-    for name, body in re.findall(r"message (\w+) \{((?:[^{}]|\{[^{}]*\})*)\}", text):
-        in_oneof = "".join(re.findall(r"oneof \w+ \{([^}]*)\}", body))
-        fields = re.findall(r"(optional |repeated |)(\w+) (\w+) = (\d+);", body)
-        messages[name] = {}
-        for label, kind, field, number in fields:
-            # A message is absent or there, as an optional number is.
-            # The canonical bytes, which an id is computed from, leave out FLOAT32 as if the field had no presence.
-            present = (
-                (label == "optional " and kind != "DType")
-                or f" {field} = " in in_oneof
-                or (kind in MESSAGES and not label)
-            )
-            messages[name][field] = (int(number), ("*" if label == "repeated " else "?" if present else "") + kind)
-    assert messages == MESSAGES
-    for name, values in ENUMS.items():
-        (body,) = re.findall(rf"enum {name} \{{([^}}]*)\}}", text)
-        assert re.findall(r"(\w+) = \d+;", body) == list(values)
 
 
 def test_show_returns_the_fitted_plan(flight: fl.FlightClient, result: dict[str, Any]):

@@ -206,7 +206,7 @@ def test_damaged_bytes_end_in_an_error_or_pixels(client: fb.Client):
     ("ops", "words"),
     [
         ([{"log1p": {}}, {"decode_image": {"height": 1, "width": 1}}], r"ops\[1\].decode_image: must be the first op"),
-        ([{"decode_image": {"height": 0, "width": 1}}], "decode_image.height: expected 1 to 16384"),
+        ([{"decode_image": {"height": 0, "width": 1}}], "decode_image.height: must be from 1 to 16384"),
         ([{"decode_image": {"height": 1, "width": 1, "crop": "centre"}}], "one of NONE, CENTER, RANDOM"),
         ([{"decode_image": {"height": 1, "width": 1}}, {"standardize": {}}], "nothing is learned from pixels"),
     ],

@@ -17,7 +17,7 @@ import xxhash
 from sklearn.preprocessing import TargetEncoder
 
 import forebay as fb
-from forebay._plan.ops import TargetMean
+from forebay._plan.generated.ops import TargetMean
 from harness.exchange import exchange
 from harness.ops.tables import features, same_bits, write
 from harness.serving import Serve, Server, fit, info, stored
@@ -294,10 +294,10 @@ def test_a_fitted_plan_can_be_saved_and_described(client: fb.Client):
         ({"target_mean": {}}, r"target_mean.label: missing"),
         ({"target_mean": {"label": "yy"}}, r'target_mean.label: .*"yy".*y'),
         ({"target_mean": {"label": "word"}}, r'target_mean.label: column "word" is .*: the mean of a label'),
-        ({"target_mean": {"label": "y", "folds": 1}}, r"target_mean.folds: 1 folds: set 2 to 64, or 0"),
-        ({"target_mean": {"label": "y", "folds": 65}}, r"target_mean.folds: 65 folds"),
-        ({"target_mean": {"label": "y", "smoothing": -1}}, r"target_mean.smoothing: -1 is not"),
-        ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"target_mean.smoothing: NaN is not"),
+        ({"target_mean": {"label": "y", "folds": 1}}, r"target_mean.folds: 1 fold: set 2 or more, or 0"),
+        ({"target_mean": {"label": "y", "folds": 65}}, r"target_mean.folds: must be from 0 to 64, not 65"),
+        ({"target_mean": {"label": "y", "smoothing": -1}}, r"smoothing: must be 0 or more, and finite, not -1"),
+        ({"target_mean": {"label": "y", "smoothing": "NaN"}}, r"smoothing: must be 0 or more, and finite, not NaN"),
         ({"target_mean": {"label": "gone"}}, r'label "gone" has no value'),
         ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1, 2]}}, r"are not a multiple of 6"),
         ({"target_mean": {"label": "y", "values": {"strings": ["a"]}, "means": [1] * 6}}, r"6 numbers for 1 values"),

@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_used_stops_the_start(data: Path, files: dict[str,
         ([{"tokenize": {"tokenizer": "bert", "truncation": "LEFT"}}], "max_length: missing"),
         ([{"first_n": {"n": 1}}, {"tokenize": {"tokenizer": "bert"}}], "must be the first op"),
         ([{"tokenize": {"tokenizer": "bert"}}, {"log1p": {}}, {"attention_mask": {"n": 2}}], "lists of integers"),
-        ([{"tokenize": {"tokenizer": "bert"}}, {"attention_mask": {"n": 0}}], "n must be from 1 to 65536"),
+        ([{"tokenize": {"tokenizer": "bert"}}, {"attention_mask": {"n": 0}}], "mask.n: must be from 1 to 65536"),
     ],
 )
 def test_invalid_uses_are_refused_with_the_field(faulty: fb.Client, ops: list[dict[str, Any]], words: str):

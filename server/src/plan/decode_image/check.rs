@@ -1,23 +1,21 @@
 //! Checks of an op `decode_image`, and of what surrounds it.
 
-use forebay_kernels::{IMAGE_SIDE_MAX, IMAGE_VALUES_MAX};
-use forebay_proto::v1::{
-    self,
-    decode_image::{Crop, OnError, Orientation, Resize},
-    fill_null::Fill,
-    op::Op as OpMessage,
+use forebay_kernels::IMAGE_VALUES_MAX;
+use forebay_proto::{
+    ops,
+    v1::{
+        self,
+        decode_image::{Crop, OnError, Orientation},
+        fill_null::Fill,
+        op::Op as OpMessage,
+    },
 };
 
 use super::super::error::PlanError;
 
-/// Checks the fields of an op.
+/// Checks the fields of an op, besides their bounds.
 pub(super) fn check(op: &v1::DecodeImage, path: &str) -> Result<(), PlanError> {
     let wrong = |field: &str, reason: String| Err(PlanError::field(format!("{path}.{field}"), reason));
-    for (field, side) in [("height", op.height), ("width", op.width)] {
-        if side == 0 || side > IMAGE_SIDE_MAX {
-            return wrong(field, format!("expected 1 to {IMAGE_SIDE_MAX}, the size of the tensor, not {side}"));
-        }
-    }
     let channels = op.channels.unwrap_or(3);
     if channels != 1 && channels != 3 {
         return wrong("channels", format!("expected 1 (greyscale) or 3 (RGB), not {channels}"));
@@ -26,22 +24,8 @@ pub(super) fn check(op: &v1::DecodeImage, path: &str) -> Result<(), PlanError> {
     if values > IMAGE_VALUES_MAX {
         return wrong("height", format!("a tensor of {values} values, the limit is {IMAGE_VALUES_MAX}"));
     }
-    if Resize::try_from(op.resize).is_err() {
-        return wrong("resize", "expected one of BILINEAR, NEAREST, BICUBIC, LANCZOS, BOX, HAMMING".to_owned());
-    }
-    if Crop::try_from(op.crop).is_err() {
-        return wrong("crop", "expected one of NONE, CENTER, RANDOM".to_owned());
-    }
-    if OnError::try_from(op.on_error).is_err() {
-        return wrong("on_error", "expected one of FAIL, NULL, SKIP".to_owned());
-    }
-    match Orientation::try_from(op.orientation) {
-        Ok(Orientation::Apply) => {}
-        Ok(Orientation::Ignore) if op.turned_like.is_empty() => {}
-        Ok(Orientation::Ignore) => {
-            return wrong("turned_like", "belongs to the orientation APPLY: leave it out".to_owned());
-        }
-        Err(_) => return wrong("orientation", "expected one of APPLY, IGNORE".to_owned()),
+    if op.orientation() == Orientation::Ignore && !op.turned_like.is_empty() {
+        return wrong("turned_like", "belongs to the orientation APPLY: leave it out".to_owned());
     }
     check_bounds(op, path)?;
     if let Some(normalize) = &op.normalize {
@@ -127,8 +111,11 @@ pub(super) fn check_place(
     }
     for (number, op) in part.ops.iter().enumerate().skip(1) {
         if !op.op.as_ref().is_some_and(follows) {
-            let reason = "after decode_image, expected fill_null with a number, clip, log1p, sqrt, abs, logit, box_cox, or \
-                          standardize, min_max, max_abs and robust with given values: nothing is learned from pixels";
+            let reason = format!(
+                "after decode_image, expected fill_null with a number or one of {}, with given values: nothing is \
+                 learned from pixels",
+                ops::ARITHMETIC.join(", ")
+            );
             return Err(PlanError::field(format!("{chain}.ops[{number}]"), reason));
         }
     }
@@ -141,16 +128,6 @@ fn follows(op: &OpMessage) -> bool {
         OpMessage::FillNull(fill) => {
             matches!(fill.fill, Some(Fill::Value(_) | Fill::Integer(_) | Fill::Unsigned(_)))
         }
-        OpMessage::Standardize(op) => op.mean.is_some() && op.std.is_some(),
-        OpMessage::MinMax(op) => op.min.is_some() && op.max.is_some(),
-        OpMessage::MaxAbs(op) => op.max_abs.is_some(),
-        OpMessage::Robust(op) => op.center.is_some() && op.scale.is_some(),
-        OpMessage::Clip(_)
-        | OpMessage::Log1p(_)
-        | OpMessage::Sqrt(_)
-        | OpMessage::Abs(_)
-        | OpMessage::Logit(_)
-        | OpMessage::BoxCox(_) => true,
-        _ => false,
+        _ => ops::is_arithmetic(op) && !ops::learns(op),
     }
 }

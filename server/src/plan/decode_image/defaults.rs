@@ -33,9 +33,8 @@ pub(in crate::plan) fn write_turned_like(plan: &mut v1::Plan) {
     }
 }
 
-/// Writes the defaults of an op.
+/// Writes the bounds of random boxes.
 pub(in crate::plan) fn write(op: &mut v1::DecodeImage) {
-    op.channels.get_or_insert(3);
     if op.crop() == Crop::Random {
         op.scale_min.get_or_insert(SCALE.0);
         op.scale_max.get_or_insert(SCALE.1);

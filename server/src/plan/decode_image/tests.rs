@@ -68,7 +68,7 @@ fn encoded_images_have_three_outputs() {
 fn invalid_ops_are_rejected_with_the_field() {
     for (ops, words) in [
         (r#"[{"log1p": {}}, {"decode_image": {"height": 1, "width": 1}}]"#.to_owned(), "ops[1].decode_image: must be"),
-        (r#"[{"decode_image": {"width": 1}}]"#.to_owned(), "decode_image.height: expected 1 to 16384"),
+        (r#"[{"decode_image": {"width": 1}}]"#.to_owned(), "decode_image.height: must be from 1 to 16384"),
         (op(r#", "channels": 4"#), "decode_image.channels: expected 1 (greyscale) or 3"),
         (r#"[{"decode_image": {"height": 4000, "width": 4000}}]"#.to_owned(), "height: a tensor of 48000000 values"),
         (op(r#", "resize": 9"#), "resize: expected one of BILINEAR"),

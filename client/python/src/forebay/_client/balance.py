@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from forebay._plan.arguments import column_name, number
 from forebay._plan.names import check_keywords
-from forebay._plan.op import column_name, number
 from forebay.errors import InvalidRequest
 
 INT64_MAX = 2**63 - 1

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from forebay._plan.arguments import in_range
 from forebay._plan.fitted import FittedPlan
-from forebay._plan.op import in_range
 from forebay._plan.plan import Plan
 from forebay.errors import DeadlineExceeded, ForebayError, Unavailable
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypedDict, cast
 
 import numpy as np
 
+from forebay._plan.arguments import UINT64_MAX
 from forebay._plan.names import check_keywords, suggestion
-from forebay._plan.op import UINT64_MAX
 from forebay.errors import InvalidRequest
 
 from .balance import Balance, normalized_balance

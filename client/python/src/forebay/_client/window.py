@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from forebay._plan.arguments import column_name, whole_number
 from forebay._plan.names import check_keywords, suggestion
-from forebay._plan.op import column_name, whole_number
 from forebay._plan.pack import LENGTH_MAX
 from forebay.errors import InvalidRequest
 

@@ -21,9 +21,9 @@ from forebay._client.replay import Replay
 from forebay._client.retry import RETRY_SECONDS
 from forebay._client.ring import SLOTS_BESIDES_PREFETCH
 from forebay._client.targets import check_targets
+from forebay._plan.arguments import in_range
 from forebay._plan.fitted import FittedPlan
 from forebay._plan.names import check_keywords
-from forebay._plan.op import in_range
 from forebay._plan.plan import Plan
 
 from .batches import FlightBatches

@@ -18,9 +18,9 @@ from forebay._client.options import DatasetKeywords, RankKeywords, StreamOptions
 from forebay._client.retry import RETRY_SECONDS
 from forebay._client.stream import Stream
 from forebay._client.targets import check_targets
+from forebay._plan.arguments import in_range
 from forebay._plan.fitted import FittedPlan
 from forebay._plan.names import check_keywords
-from forebay._plan.op import in_range
 from forebay._plan.plan import Plan
 from forebay.errors import SchemaDrift
 

@@ -11,44 +11,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 
 from forebay._show.terminal_text import NAMES_SHOWN, elided
 
-from . import ops as _ops
-from .image_ops import Crop, OnImageError, Orientation, Resize, decode_image
-from .list_ops import SIDES, Side
-from .op import (
+from .arguments import (
     EXACT_IN_DOUBLE,
     INT64_MAX,
     INT64_MIN,
     UINT32_MAX,
-    Json,
-    Op,
+    choice,
     column_name,
-    ending_in_indexes,
     exact,
-    fill_value,
     in_range,
-    number,
-    optional,
-    shortened,
     whole_number,
 )
+from .generated import ops as _ops
+from .generated.builder import OpMethods
+from .generated.messages import ENUMS, Crop, OnError, Orientation, Resize, Truncation
+from .image_ops import decode_image
+from .message import Json
+from .op import Op, ending_in_indexes, shortened
 from .selectors import Selector
-from .text_ops import TRUNCATIONS, Truncate, name_or_json
-
-# The server's limits: columns produced from one column, elements of an n-gram, and folds of a target mean.
-PAD_MAX = 65_536
-NGRAM_MAX = 256
-FOLDS_MAX = 64
+from .text_ops import name_or_json
+from .values import Values
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(OpMethods):
     """Columns and the chain of ops applied to each of them; made by `cols`."""
 
     names: tuple[str, ...]
@@ -94,14 +87,14 @@ class Columns:
         if sum(given is not None for given in (value, text, stat)) != 1:
             raise TypeError('fill_null expects one of a number, "mean", "median" or "mode", text="…"')
         if isinstance(value, str):
-            if value.upper() not in _ops.STATS:
+            if value.upper() not in ENUMS["Stat"]:
                 raise ValueError(
                     f'fill_null({value!r}) is not a statistic ("mean", "median", "mode"); '
                     f"to fill a text, write fill_null(text={value!r})"
                 )
             return self._then(_ops.FillNull(stat=value.upper()))
         if stat is not None:
-            if str(stat).upper() not in _ops.STATS:
+            if str(stat).upper() not in ENUMS["Stat"]:
                 raise ValueError(f'fill_null(stat={stat!r}): choose "mean", "median" or "mode"')
             return self._then(_ops.FillNull(stat=stat.upper()))
         if text is not None:
@@ -131,54 +124,7 @@ class Columns:
         high = None if max is None else exact("clip: max", max)
         if low is not None and high is not None and low > high:
             raise ValueError(f"clip: min {low} is above max {high}")
-        return self._then(_ops.Clip(low, high))
-
-    def log1p(self) -> Columns:
-        """Compute ln(1 + x)."""
-        return self._then(_ops.Log1p())
-
-    def sqrt(self) -> Columns:
-        """Compute the square root; NaN below 0."""
-        return self._then(_ops.Sqrt())
-
-    def abs(self) -> Columns:
-        """Compute the absolute value."""
-        return self._then(_ops.Abs())
-
-    def logit(self, eps: float | None = None) -> Columns:
-        """Compute ln(x / (1 - x)), after clipping x to [eps, 1 - eps] if `eps` is given."""
-        return self._then(_ops.Logit(None if eps is None else in_range("logit: eps", eps, 0.0, 0.5)))
-
-    def box_cox(self, lambda_: float) -> Columns:
-        """Compute (x^lambda - 1) / lambda, or ln x if `lambda_` is 0; NaN below 0."""
-        return self._then(_ops.BoxCox(number("box_cox: lambda_", lambda_)))
-
-    def standardize(self, *, mean: float | None = None, std: float | None = None) -> Columns:
-        """Compute (x - mean) / std, with the population's deviation; learned unless both are given."""
-        if (mean is None) != (std is None):
-            raise TypeError("standardize: pass both mean and std, or omit both to learn them")
-        return self._then(_ops.Standardize(optional("standardize: mean", mean), optional("standardize: std", std)))
-
-    def min_max(self, *, min: float | None = None, max: float | None = None) -> Columns:  # noqa: A002
-        """Compute (x - min) / (max - min); learned unless both are given."""
-        if (min is None) != (max is None):
-            raise TypeError("min_max: pass both min and max, or omit both to learn them")
-        return self._then(_ops.MinMax(optional("min_max: min", min), optional("min_max: max", max)))
-
-    def max_abs(self, *, max_abs: float | None = None) -> Columns:
-        """Compute x / max_abs, the largest absolute value; learned unless given."""
-        return self._then(_ops.MaxAbs(None if max_abs is None else in_range("max_abs: max_abs", max_abs, 0.0)))
-
-    def robust(self, *, center: float | None = None, scale: float | None = None) -> Columns:
-        """Compute (x - center) / scale, the median and the interquartile range; learned unless both are given.
-
-        Quartiles are interpolated like those of numpy.nanpercentile.
-        """
-        if center is None and scale is None:
-            return self._then(_ops.Robust())
-        if center is None or scale is None:
-            raise TypeError("robust: pass both center and scale, or omit both to learn them")
-        return self._then(_ops.Robust(number("robust: center", center), in_range("robust: scale", scale, 0.0)))
+        return self._then(_ops.Clip(**_bound("min", low), **_bound("max", high)))
 
     def bucketize(self, boundaries: Sequence[float] | None = None, *, quantiles: int | None = None) -> Columns:
         """Count the boundaries <= x: the given ascending ones, or the learned inner edges of n quantiles."""
@@ -192,9 +138,12 @@ class Columns:
             raise ValueError("bucketize: boundaries is empty; pass one or more")
         if any(a >= b for a, b in pairwise(edges)):
             raise ValueError("bucketize: boundaries must be ascending")
-        if any(isinstance(edge, int) for edge in edges):
-            edges = _whole_edges(edges)
-        return self._then(_ops.Bucketize(edges))
+        if not any(isinstance(edge, int) for edge in edges):
+            return self._then(_ops.Bucketize(boundaries=edges))
+        whole = _whole_edges(edges)
+        if whole[-1] > INT64_MAX:
+            return self._then(_ops.Bucketize(unsigned=whole))
+        return self._then(_ops.Bucketize(integers=whole))
 
     def vocab(
         self,
@@ -216,17 +165,9 @@ class Columns:
                 whole_number("vocab: min_count", min_count),
                 whole_number("vocab: max_size", max_size),
                 whole_number("vocab: oov_buckets", oov_buckets, most=UINT32_MAX),
-                None if values is None else _ops.Values.of(values),
+                None if values is None else Values.of(values),
             )
         )
-
-    def hash_bucket(self, buckets: int, seed: int = 0) -> Columns:
-        """Map a value to its XXH3-64 (seed) modulo `buckets`."""
-        return self._then(_ops.HashBucket(_buckets("hash_bucket", buckets), whole_number("hash_bucket: seed", seed)))
-
-    def count_encode(self) -> Columns:
-        """Map a value to the number of rows with it that the fit saw; 0 for null and other values."""
-        return self._then(_ops.CountEncode())
 
     def target_mean(
         self, label: str, *, smoothing: float | None = None, folds: int | None = None, seed: int = 0
@@ -239,11 +180,12 @@ class Columns:
         """
         if folds == 1:
             raise ValueError("target_mean: folds must be 2 or more, or 0 for one mean of all rows")
+        limits = _ops.TargetMean.limits
         return self._then(
             _ops.TargetMean(
                 column_name("target_mean: label", label),
-                None if smoothing is None else in_range("target_mean: smoothing", smoothing, 0),
-                None if folds is None else whole_number("target_mean: folds", folds, most=FOLDS_MAX),
+                None if smoothing is None else in_range("target_mean: smoothing", smoothing, *limits["smoothing"]),
+                None if folds is None else whole_number("target_mean: folds", folds, *limits["folds"]),
                 whole_number("target_mean: seed", seed),
             )
         )
@@ -256,16 +198,8 @@ class Columns:
         if not columns:
             raise TypeError('cross requires a column: cols("a").cross("b", buckets=1000)')
         names = tuple(column_name("cross: a column's name", name) for name in columns)
-        return self._then(_ops.Cross(names, _buckets("cross", buckets), whole_number("cross: seed", seed)))
-
-    def sigrid_hash(self, *, max_value: int, salt: int = 0) -> Columns:
-        """Map an id to its hash by TorchArrow, from 0 to max_value - 1."""
-        return self._then(
-            _ops.SigridHash(
-                whole_number("sigrid_hash: salt", salt, least=INT64_MIN, most=INT64_MAX),
-                whole_number("sigrid_hash: max_value", max_value, least=1, most=INT64_MAX),
-            )
-        )
+        count = whole_number("cross: buckets", buckets, *_ops.Cross.limits["buckets"])
+        return self._then(_ops.Cross(names, count, whole_number("cross: seed", seed)))
 
     def map_id(
         self,
@@ -288,59 +222,18 @@ class Columns:
             raise ValueError(f"map_id: there are {len(old)} ids and {len(new)} values; pass one value per id")
         if not old:
             raise ValueError("map_id: the mapping is empty; pass one or more ids")
-        int64 = {"least": INT64_MIN, "most": INT64_MAX}
+        int64 = (INT64_MIN, INT64_MAX)
         # Ids above int64 belong to a uint64 column, which has none below 0.
         is_unsigned = any(int(value) > INT64_MAX for value in old if isinstance(cast(object, value), (int, np.integer)))
-        known = tuple(whole_number("map_id: an id", value, **({} if is_unsigned else int64)) for value in old)
+        known = tuple(whole_number("map_id: an id", value, *(() if is_unsigned else int64)) for value in old)
         if len(set(known)) < len(known):
             raise ValueError(f"map_id: id {next(k for k, n in Counter(known).items() if n > 1)} is given twice")
         return self._then(
             _ops.MapId(
-                known,
-                tuple(whole_number("map_id: a value", value, **int64) for value in new),
-                None if default is None else whole_number("map_id: default", default, **int64),
-            )
-        )
-
-    def positive_mod(self, modulus: int) -> Columns:
-        """Compute x modulo `modulus`, 0 or more for any x; integers stay integers, fractions require a dtype."""
-        return self._then(_ops.PositiveMod(whole_number("positive_mod: modulus", modulus, least=1, most=INT64_MAX)))
-
-    def first_n(self, n: int, *, value: float | None = None) -> Columns:
-        """Keep the first `n` elements of a list; with `value`, pad shorter lists at the end and return n columns."""
-        count = _element_count("first_n", n)
-        return self._then(_ops.FirstN(count, None if value is None else fill_value("first_n: value", value)))
-
-    def last_n(self, n: int, *, value: float | None = None) -> Columns:
-        """Keep the last `n` elements of a list, such as the newest of a history that is stored oldest first.
-
-        With `value`, pad shorter lists at the start and return n columns.
-        """
-        count = _element_count("last_n", n)
-        return self._then(_ops.LastN(count, None if value is None else fill_value("last_n: value", value)))
-
-    def pad(self, n: int, value: float = 0.0, *, side: Side = "right") -> Columns:
-        """Convert a list to `n` columns: pad shorter lists with `value`, and truncate longer ones, both at one side.
-
-        With ``side="left"``, the last elements are kept, and they are the last columns.
-        """
-        count = _element_count("pad", n)
-        return self._then(_ops.Pad(count, fill_value("pad: value", value), _side("pad", side)))
-
-    def bytes(self, n: int) -> Columns:
-        """Convert a value of exactly `n` bytes, such as the pixels of an image, to `n` columns of 0 to 255.
-
-        A row of another length is an error. Without another op or dtype the output is a UINT8 matrix.
-        """
-        return self._then(_ops.Bytes(whole_number("bytes: n", n, least=1, most=PAD_MAX)))
-
-    def ngram(self, n: int, *, buckets: int, seed: int = 0) -> Columns:
-        """Convert a list to the list of its n-grams, each hashed modulo `buckets`."""
-        return self._then(
-            _ops.Ngram(
-                whole_number("ngram: n", n, least=1, most=NGRAM_MAX),
-                _buckets("ngram", buckets),
-                whole_number("ngram: seed", seed),
+                ids=() if is_unsigned else known,
+                values=tuple(whole_number("map_id: a value", value, *int64) for value in new),
+                default=None if default is None else whole_number("map_id: default", default, *int64),
+                unsigned=known if is_unsigned else (),
             )
         )
 
@@ -374,7 +267,7 @@ class Columns:
         tokenizer: object,
         *,
         max_length: int | None = None,
-        truncation: Truncate = "right",
+        truncation: Truncation = "right",
         add_special_tokens: bool = True,
     ) -> Columns:
         """Convert text to the list of its tokens, as ``Tokenizer.encode(text).ids`` of the package tokenizers does.
@@ -390,15 +283,14 @@ class Columns:
             raise ValueError(
                 f"tokenize must be the first op, or follow fill_null(text=…): it reads text, not the result of {last}"
             )
-        if truncation not in TRUNCATIONS:
-            raise ValueError(f"tokenize: truncation must be one of {', '.join(TRUNCATIONS)}, not {truncation!r}")
+        cut = choice("tokenize: truncation", truncation, ENUMS["Truncation"])
         if max_length is None and truncation != "right":
             raise ValueError(
                 "tokenize: truncation applies to texts of more than max_length tokens: pass max_length too"
             )
         name, json = name_or_json(tokenizer)
         most = 0 if max_length is None else whole_number("tokenize: max_length", max_length, least=1, most=UINT32_MAX)
-        return self._then(_ops.Tokenize(name, json, "", most, truncation.upper(), add_special_tokens))
+        return self._then(_ops.Tokenize(name, json, "", most, cut, add_special_tokens))
 
     def decode_image(
         self,
@@ -413,7 +305,7 @@ class Columns:
         flip: bool = False,
         seed: int = 0,
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
-        on_error: OnImageError = "fail",
+        on_error: OnError = "fail",
         encoded: bool = False,
         orientation: Orientation = "apply",
     ) -> Columns:
@@ -452,10 +344,6 @@ class Columns:
             orientation=orientation,
         )
         return self._then(op)
-
-    def attention_mask(self, n: int, *, side: Side = "right") -> Columns:
-        """Convert a list to `n` columns: 1 for each of its elements, and 0 where `pad` with the same arguments pads."""
-        return self._then(_ops.AttentionMask(_element_count("attention_mask", n), _side("attention_mask", side)))
 
     def one_hot(self, size: int | None = None) -> Columns:
         """Convert index i to columns with a 1 in column i: `size` columns, or one per index of the previous op."""
@@ -496,23 +384,15 @@ class Columns:
         return replace(self, ops=(*self.ops, op))
 
 
-def _element_count(op: str, n: object) -> int:
-    """Return the number of elements that an op keeps."""
-    if isinstance(n, (int, np.integer)) and int(cast(int, n)) < 0:
-        raise ValueError(
-            f'{op}: n must be at least 1, not {n}: for the last elements of lists, use last_n(n) or pad(n, side="left")'
-        )
-    return whole_number(f"{op}: n", cast(object, n), least=1, most=PAD_MAX)
-
-
-def _side(op: str, side: str) -> str:
-    if side not in SIDES:
-        raise ValueError(f"{op}: side must be one of {', '.join(SIDES)}, not {side!r}")
-    return side.upper()
-
-
 def _may_be_stored(op: Op) -> bool:
     return isinstance(op, (_ops.Udf, _ops.Tokenize)) or (isinstance(op, _ops.DecodeImage) and op.encoded)
+
+
+def _bound(side: str, bound: float | None) -> dict[str, Any]:
+    """Return the field of a bound, which is an int if float64 does not represent it."""
+    if isinstance(bound, int):
+        return {f"{side}_unsigned" if bound > INT64_MAX else f"{side}_integer": bound}
+    return {side: bound}
 
 
 def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:
@@ -523,7 +403,3 @@ def _whole_edges(edges: tuple[float, ...]) -> tuple[int, ...]:
     if whole_edges[0] < 0 and whole_edges[-1] > INT64_MAX:
         raise ValueError("bucketize: no integer type has both boundaries below 0 and above 2^63 - 1")
     return whole_edges
-
-
-def _buckets(op: str, value: object) -> int:
-    return whole_number(f"{op}: buckets", value, least=1, most=INT64_MAX)

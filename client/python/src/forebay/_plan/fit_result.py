@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import cast
 
-from .op import Json
+from .message import Json
 from .plan_digest import plan_digest
 
 # Version of a fit's result that this package reads and writes.

@@ -1,26 +1,16 @@
-"""The op that turns encoded images into tensors."""
+"""The arguments of the op that turns encoded images into tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import cast
 
-from .op import UINT64_MAX, Json, Op, in_range, number, whole_number
+from .arguments import choice, in_range, number, whole_number
+from .generated.messages import ENUMS, Crop, OnError, Orientation, Resize
+from .generated.ops import DecodeImage
+from .values import Normalize
 
-Resize = Literal["bilinear", "nearest", "bicubic", "lanczos", "box", "hamming"]
-Crop = Literal["none", "center", "random"]
-OnImageError = Literal["fail", "null", "skip"]
-Orientation = Literal["apply", "ignore"]
-
-# In the order of their numbers in plan.proto.
-RESIZES = ("bilinear", "nearest", "bicubic", "lanczos", "box", "hamming")
-CROPS = ("none", "center", "random")
-ON_ERRORS = ("fail", "null", "skip")
-ORIENTATIONS = ("apply", "ignore")
-
-# The server's limits: rows or columns, and values, of a tensor.
-SIDE_MAX = 16_384
+# The server's limit of the values of a tensor.
 VALUES_MAX = 2**24
 
 # torchvision's bounds of random boxes.
@@ -28,55 +18,6 @@ SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 
 Bounds = tuple[float, float]
-Normalize = tuple[tuple[float, ...], tuple[float, ...]]
-
-
-@dataclass(frozen=True)
-class DecodeImage(Op):
-    """A tensor [height, width, channels] of the bytes of an image."""
-
-    name: ClassVar[str] = "decode_image"
-    height: int = 0
-    width: int = 0
-    channels: int = 3
-    resize: str = "BILINEAR"
-    crop: str = "NONE"
-    scale: tuple[float | None, float | None] = (None, None)
-    ratio: tuple[float | None, float | None] = (None, None)
-    flip: bool = False
-    seed: int = 0
-    normalize: Normalize | None = None
-    on_error: str = "FAIL"
-    encoded: bool = False
-    orientation: str = "APPLY"
-    turned_like: tuple[str, ...] = ()
-
-    def to_dict(self) -> Json:
-        """Return the fields that are set."""
-        fields: Json = {"height": self.height, "width": self.width, "channels": self.channels}
-        if self.resize != "BILINEAR":
-            fields["resize"] = self.resize
-        if self.crop != "NONE":
-            fields["crop"] = self.crop
-        for name, bounds in (("scale", self.scale), ("ratio", self.ratio)):
-            fields.update(
-                {f"{name}_{end}": bound for end, bound in zip(("min", "max"), bounds, strict=True) if bound is not None}
-            )
-        if self.flip:
-            fields["flip"] = True
-        if self.seed:
-            fields["seed"] = self.seed
-        if self.normalize is not None:
-            fields["normalize"] = {"mean": list(self.normalize[0]), "std": list(self.normalize[1])}
-        if self.on_error != "FAIL":
-            fields["on_error"] = self.on_error
-        if self.encoded:
-            fields["encoded"] = True
-        if self.orientation != "APPLY":
-            fields["orientation"] = self.orientation
-        if self.turned_like:
-            fields["turned_like"] = list(self.turned_like)
-        return fields
 
 
 def decode_image(
@@ -91,13 +32,13 @@ def decode_image(
     flip: bool,
     seed: int,
     normalize: tuple[Sequence[float], Sequence[float]] | None,
-    on_error: OnImageError,
+    on_error: OnError,
     encoded: bool,
     orientation: Orientation,
 ) -> DecodeImage:
     """Check the arguments of `Columns.decode_image` and return the op."""
     sides = [
-        whole_number(f"decode_image: {name}", side, least=1, most=SIDE_MAX)
+        whole_number(f"decode_image: {name}", side, *DecodeImage.limits[name])
         for name, side in (("height", height), ("width", width))
     ]
     if channels not in (1, 3):
@@ -106,37 +47,29 @@ def decode_image(
         raise ValueError(
             f"decode_image: a tensor has at most {VALUES_MAX} values, not {sides[0] * sides[1] * channels}"
         )
-    choices = (
-        ("resize", resize, RESIZES),
-        ("crop", crop, CROPS),
-        ("on_error", on_error, ON_ERRORS),
-        ("orientation", orientation, ORIENTATIONS),
-    )
-    for name, value, known in choices:
-        if value not in known:
-            raise ValueError(f"decode_image: {name} must be one of {', '.join(known)}, not {value!r}")
     if crop != "random" and (scale is not None or ratio is not None):
         raise ValueError('decode_image: scale and ratio bound the random crop: pass crop="random" too')
     if encoded and (normalize is not None or on_error == "null"):
         raise ValueError('decode_image: an encoded image is as stored: do not pass normalize or on_error="null"')
-    boxes = (
-        (_bounds("scale", scale or SCALE, 1.0), _bounds("ratio", ratio or RATIO, 1000.0))
-        if crop == "random"
-        else ((None, None), (None, None))
-    )
+    is_random = crop == "random"
+    scales = _bounds("scale", scale or SCALE, 1.0) if is_random else (None, None)
+    ratios = _bounds("ratio", ratio or RATIO, 1000.0) if is_random else (None, None)
     return DecodeImage(
-        sides[0],
-        sides[1],
-        channels,
-        resize.upper(),
-        crop.upper(),
-        *boxes,
-        flip,
-        whole_number("decode_image: seed", seed, most=UINT64_MAX),
-        None if normalize is None else _normalize(normalize, channels),
-        on_error.upper(),
-        encoded,
-        orientation.upper(),
+        height=sides[0],
+        width=sides[1],
+        channels=channels,
+        resize=choice("decode_image: resize", resize, ENUMS["Resize"]),
+        crop=choice("decode_image: crop", crop, ENUMS["Crop"]),
+        scale_min=scales[0],
+        scale_max=scales[1],
+        ratio_min=ratios[0],
+        ratio_max=ratios[1],
+        flip=flip,
+        seed=whole_number("decode_image: seed", seed),
+        normalize=None if normalize is None else _normalize(normalize, channels),
+        on_error=choice("decode_image: on_error", on_error, ENUMS["OnError"]),
+        encoded=encoded,
+        orientation=choice("decode_image: orientation", orientation, ENUMS["Orientation"]),
     )
 
 
@@ -158,4 +91,4 @@ def _normalize(normalize: object, channels: int) -> Normalize:
         listed.append(numbers)
     if 0 in listed[1]:
         raise ValueError("decode_image: normalize: a deviation of 0 divides; pass others")
-    return listed[0], listed[1]
+    return Normalize(listed[0], listed[1])

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from .op import Json, in_range
+from .arguments import in_range
+from .message import Json
 
 
 @dataclass(frozen=True)

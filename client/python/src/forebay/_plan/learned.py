@@ -10,13 +10,11 @@ from typing import NamedTuple, cast
 from forebay._show.terminal_text import html_table
 
 from .columns import Columns
-from .encoding_ops import CountEncode, TargetMean
-from .index_ops import Bucketize, Cross, HashBucket, MapId, PositiveMod, SigridHash, Values, Vocab
-from .list_ops import FirstN, Lookup, Ngram, Pad
+from .generated.ops import Bucketize, CountEncode, Cross, Lookup, MapId, TargetMean, Vocab
 from .names import suggestion
-from .number_ops import FillNull
 from .op import Op, ending_in_indexes, shortened
 from .plan import Plan
+from .values import Values
 
 Value = str | int | float | Decimal
 
@@ -56,11 +54,15 @@ def parameters(op: Op) -> dict[str, object]:
         learned: dict[str, object] = {} if op.values is None else {"values": typed(op.values)}
         return {**learned, **{name: value for name, value in given.items() if value}}
     if isinstance(op, Bucketize):
-        edges: dict[str, object] = {"boundaries": list(op.boundaries)}
+        edges: dict[str, object] = {"boundaries": list(_edges(op))}
         return {**edges, "quantiles": op.quantiles} if op.quantiles else edges
     if isinstance(op, (CountEncode, TargetMean)) and op.values is not None:
         return {**op.to_dict(), "values": typed(op.values)}
     return dict(op.to_dict())
+
+
+def _edges(op: Bucketize) -> tuple[float, ...]:
+    return op.boundaries or op.integers or op.unsigned
 
 
 def described(plan: Plan, heading: str) -> Description:
@@ -149,28 +151,16 @@ def _index_count(part: Columns) -> int | None:
     if not chain:
         return None
     count = _produced(chain[0])
-    for op in chain[1:]:
-        # Fills are further indices.
-        count = max(count, 1 + int(_fill(op) or 0))
-    return count
+    # Fills are further indices.
+    return None if count is None else max([count, *(1 + int(op.fill or 0) for op in chain[1:])])
 
 
-def _produced(op: Op) -> int:
+def _produced(op: Op) -> int | None:
+    """Return the number of indices that an op computes; None where its parameters do not bound them."""
     if isinstance(op, Vocab):
         return 1 + (0 if op.values is None else len(op.values.items)) + op.oov_buckets
-    if isinstance(op, (HashBucket, Cross, Ngram)):
-        return op.buckets
     if isinstance(op, Bucketize):
-        return len(op.boundaries) + 1
-    if isinstance(op, SigridHash):
-        return op.max_value
-    if isinstance(op, PositiveMod):
-        return op.modulus
-    assert isinstance(op, MapId), op
-    return 1 + max((*op.values, op.default or 0))
-
-
-def _fill(op: Op) -> float | None:
-    if isinstance(op, FillNull):
-        return op.value if op.value is not None else op.integer if op.integer is not None else op.unsigned
-    return op.value if isinstance(op, (Pad, FirstN)) else None
+        return len(_edges(op)) + 1
+    if isinstance(op, MapId):
+        return 1 + max((*op.values, op.default or 0))
+    return cast(int, op.field(op.bounds[0])) if op.bounds else None

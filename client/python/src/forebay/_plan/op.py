@@ -1,45 +1,52 @@
-"""The base class of ops, and checks of their parameters."""
+"""The base class of ops."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, cast
 
-import numpy as np
+from .message import Json, PlanMessage
 
-Json = dict[str, object]
-
-# float64 represents every integer up to this exactly.
-EXACT_IN_DOUBLE = 2**53
 ITEMS_SHOWN = 4
 CHARACTERS_SHOWN = 60
-UINT32_MAX = 2**32 - 1
-INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
 
-class Op(ABC):
+class Op(PlanMessage):
     """One step of a chain."""
 
     name: ClassVar[str]
     """The op's field in plan.proto."""
     indexes: ClassVar[bool] = False
     """Whether the result is an index, whose default dtype is an integer."""
+    learned: ClassVar[tuple[str, ...]] = ()
+    """The fields that a fit sets."""
+    fit_triggers: ClassVar[tuple[str, ...]] = ()
+    """The fields that require a fit where they are set."""
+    bounds: ClassVar[tuple[str, ...]] = ()
+    """The fields that indices do not exceed."""
+    fills: ClassVar[tuple[str, ...]] = ()
+    """The fields whose number is one more index in a chain of indices."""
+    limits: ClassVar[dict[str, tuple[float, float]]] = {}
+    """The least and the most of fields that have bounds."""
 
     @property
     def keeps_indexes(self) -> bool:
         """Whether the op maps indices to indices."""
-        return False
+        is_chosen = bool(self.fills) and (not self.one_of or self.fill is not None)
+        return is_chosen and (self.fill is None or float(self.fill).is_integer())
+
+    @property
+    def fill(self) -> float | None:
+        """The value that takes the place of null, or pads."""
+        given = (cast("float | None", self.field(name)) for name in self.fills)
+        return next((value for value in given if value is not None), None)
 
     @property
     def learns(self) -> bool:
         """Whether the op has parameters to learn."""
-        return False
-
-    @abstractmethod
-    def to_dict(self) -> Json:
-        """Return the op's fields."""
+        if any(self.is_set(name) for name in self.fit_triggers):
+            return True
+        return bool(self.learned) and not any(self.is_set(name) for name in self.learned)
 
     def __str__(self) -> str:
         """Return the op as a call, with long lists shortened."""
@@ -57,71 +64,6 @@ def ending_in_indexes(chain: Sequence[Op]) -> Sequence[Op]:
     return ()
 
 
-def number(where: str, value: object) -> float:
-    """Return a finite number as float; raise for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{where} must be a number, not {value!r}")
-    result = float(cast(float, value))
-    if not math.isfinite(result):
-        raise ValueError(f"{where} must be finite, not {value!r}; omit an open bound")
-    return result
-
-
-def exact(where: str, value: object) -> float:
-    """Return a finite number as float, or as int if it is an integer that float64 cannot represent."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        given = int(cast(int, value))
-        if int(float(given)) != given:
-            return whole_number(where, given, least=INT64_MIN)
-    return number(where, cast(object, value))
-
-
-def optional(where: str, value: float | None) -> float | None:
-    """Return a finite number as float, or None."""
-    return None if value is None else number(where, value)
-
-
-def in_range(where: str, value: object, least: float, most: float = math.inf) -> float:
-    """Return a finite number in the range as float; raise for anything else."""
-    result = number(where, value)
-    if not least <= result <= most:
-        allowed = f"from {least:g} to {most:g}" if math.isfinite(most) else f"{least:g} or more"
-        raise ValueError(f"{where} must be {allowed}, not {value!r}")
-    return result
-
-
-def whole_number(where: str, value: object, *, least: int = 0, most: int = UINT64_MAX) -> int:
-    """Return an integer in the range; raise for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{where} must be a whole number, not {value!r}")
-    result = int(cast(int, value))
-    if not least <= result <= most:
-        raise ValueError(f"{where} must be from {least} to {most}, not {result}")
-    return result
-
-
-def fill_value(where: str, value: object) -> float:
-    """Return a fill value, possibly NaN or infinite, as float; raise for anything else."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{where} must be a number, not {value!r}")
-    result = float(cast(float, value))
-    if isinstance(value, (int, np.integer)) and int(cast(int, value)) != result:
-        raise ValueError(f"{where} must be exact in float64, which {value!r} is not")
-    return result
-
-
-def column_name(where: str, value: object) -> str:
-    """Return a column's name; raise for anything else."""
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{where} must be text, not {value!r}")
-    return value
-
-
-def present(**fields: float | None) -> Json:
-    """Return the numbers that are set."""
-    return {name: json_number(value) for name, value in fields.items() if value is not None}
-
-
 def shortened(value: object) -> str:
     """Return a value's text; for a long list, only that of the first items."""
     if isinstance(value, dict):
@@ -134,10 +76,3 @@ def shortened(value: object) -> str:
     if isinstance(value, str) and len(value) > CHARACTERS_SHOWN:
         return f"{value[:CHARACTERS_SHOWN]!r}…"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
-
-
-def json_number(value: float) -> float | str:
-    """Return a number as proto3 JSON, in which NaN and infinities are strings."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -8,10 +8,10 @@ from typing import Literal, cast, get_args
 
 from forebay._show.terminal_text import LINE_WIDTH, PARTS_SHOWN, Branch, elided, html_tree, text_width
 
+from .arguments import column_name
 from .chains import cols
 from .columns import Columns
 from .names import nearest
-from .op import column_name
 from .pack import Pack
 
 DType = Literal["FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64", "INT32", "INT64", "UINT8", "AS_STORED", "ELEMENT"]
@@ -64,9 +64,9 @@ def output(
     """Return an output of parts side by side, in one dtype.
 
     Without a dtype, the server chooses: UINT8 if every part ends in bytes, INT32 (INT64 if necessary) if every part
-    ends in indices (bucketize, vocab, hash_bucket, cross, ngram, sigrid_hash, map_id, positive_mod, optionally followed
-    by fill_null, first_n, last_n or pad with whole numbers), that of the stored integers if lists of integers are
-    padded, and FLOAT32 otherwise. `Columns.as_stored` is AS_STORED.
+    ends in indices, such as those of vocab or hash_bucket, also if they are filled or padded with whole numbers
+    afterwards, that of the stored integers if lists of integers are padded, and FLOAT32 otherwise. `Columns.as_stored`
+    is AS_STORED.
 
     A single part of a single column whose chain ends in a list is an output of lists: see `Ragged`. With `pack`, a
     `Pack` or the length of its sequences, the rows of the stream are sequences of such lists, and the output is the

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .op import INT64_MAX, INT64_MIN, Json, whole_number
+from .arguments import INT64_MAX, INT64_MIN, whole_number
+from .message import Json
 
 LENGTH_MAX = 65_536
 

@@ -21,7 +21,7 @@ from .chains import cols
 from .columns import Columns
 from .fit_result import checked_plan, read_object, unwrapped
 from .joins import Join
-from .op import Json
+from .message import Json
 from .outputs import DTYPES, DType, Output, output
 from .plan_json import read_plan
 from .split import Gap, Moment, both, lost_split, split_filters, time_filters

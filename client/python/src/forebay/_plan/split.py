@@ -8,8 +8,8 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from .arguments import column_name, number, whole_number
 from .names import quoted
-from .op import column_name, number, whole_number
 
 ROW_ID = "__row_id"
 # The finest share of a split: a millionth.

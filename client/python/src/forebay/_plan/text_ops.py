@@ -1,44 +1,11 @@
-"""The op that turns text into tokens."""
+"""The argument that names a tokenizer, or is one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, cast
-
-from .op import Json, Op
-
-Truncate = Literal["right", "left", "error"]
-TRUNCATIONS = ("right", "left", "error")
-
-
-@dataclass(frozen=True)
-class Tokenize(Op):
-    """The list of the tokens of a text, by a tokenizer of the server or by the content of a ``tokenizer.json``."""
-
-    name: ClassVar[str] = "tokenize"
-    indexes: ClassVar[bool] = True
-    tokenizer: str = ""
-    json: str = ""
-    digest: str = ""
-    max_length: int = 0
-    truncation: str = "RIGHT"
-    add_special_tokens: bool | None = None
-
-    def to_dict(self) -> Json:
-        """Return the fields that are set."""
-        fields: Json = {"json": self.json} if self.json else {"tokenizer": self.tokenizer}
-        if self.digest:
-            fields["digest"] = self.digest
-        if self.max_length:
-            fields["max_length"] = self.max_length
-        if self.truncation != "RIGHT":
-            fields["truncation"] = self.truncation
-        if self.add_special_tokens is not None:
-            fields["add_special_tokens"] = self.add_special_tokens
-        return fields
+from typing import cast
 
 
 def name_or_json(tokenizer: object) -> tuple[str, str]:

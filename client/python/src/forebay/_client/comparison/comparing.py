@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from forebay._client.client import Client, connect
 from forebay._client.stream import Stream
+from forebay._plan.arguments import in_range, whole_number
 from forebay._plan.chains import cols
 from forebay._plan.fitted import FittedPlan
 from forebay._plan.names import suggestion
-from forebay._plan.op import in_range, whole_number
 from forebay._plan.outputs import output
 from forebay._plan.plan import Plan
 from forebay._plan.plan_digest import plan_digest

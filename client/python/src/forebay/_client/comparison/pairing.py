@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 
-from forebay._plan.op import UINT64_MAX
+from forebay._plan.arguments import UINT64_MAX
 
 PARTITION_BYTES = 32 << 20
 # Each is an open file while a side is divided; the usual limit of a process is 1,024.

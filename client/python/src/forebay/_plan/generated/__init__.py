@@ -1,0 +1,1 @@
+"""What plan.proto says, in Python: the tests of forebay-proto generate these modules."""
