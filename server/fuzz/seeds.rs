@@ -73,45 +73,18 @@ fn as_protobuf<M: Message>(json: &[u8]) -> Vec<u8> {
 
 // === Plans ===
 
-/// Choices (see `src/plan/choices.rs`) for the request, the filter, the derived column, then the outputs.
+/// For every op, choices of a plan (see `src/plan/`) with it alone over a column of each kind. Where the bytes end, each
+/// further choice is the first one: a field is set, to 0 or 1.
 fn plans(directory: &Path) {
-    const IN_ORDER: [u8; 9] = [1, 0, 0, 0, 0, 0, 1, 0, 0];
-    const SHUFFLED: [u8; 9] = [0, 2, 1, 9, 0, 2, 0, 5, 1];
-    // One output of one part of one column: one op, then `fill_null`.
-    let one = |dtype: u8, column: u8, op: &[u8]| [&[0, dtype, 0, 0, column, 2][..], op, &[0, 0, 0]].concat();
-    let (small, ratio, amount, name, kind, ids, words) = (1, 2, 3, 5, 6, 10, 11);
-    let seeds: [(&str, Vec<u8>); 27] = [
-        ("as_stored", vec![0, 6, 0, 0, name, 0]),
-        ("fill_null_mean", one(0, amount, &[0, 1, 0])),
-        ("fill_null_mode", [&[0, 4, 0, 0, kind, 2, 0, 1, 2][..], &[7, 6]].concat()),
-        ("fill_null_text", [&[0, 4, 0, 0, name, 2, 0, 3][..], &[7, 6]].concat()),
-        ("clip", one(0, amount, &[1, 0, 2, 0, 6])),
-        ("log1p", one(1, ratio, &[2])),
-        ("standardize", one(0, amount, &[3, 1, 1])),
-        ("standardize_given", one(2, ratio, &[3, 0, 1, 0, 4])),
-        ("min_max", one(0, small, &[4, 1, 1])),
-        ("bucketize", one(3, amount, &[5, 3, 2, 0, 1, 0])),
-        ("bucketize_quantiles", one(3, amount, &[5, 0, 2])),
-        ("vocab", one(4, kind, &[6, 1, 0, 3, 2])),
-        ("vocab_given", one(4, name, &[6, 0, 2, 0, 4, 0, 0, 0, 3, 3])),
-        ("hash_bucket", one(4, name, &[7, 6])),
-        ("one_hot", [&[0, 5, 0, 0, small, 3, 0, 0, 0, 23, 6][..], &[8, 6]].concat()),
-        ("sqrt_abs", [&[0, 0, 0, 0, ratio, 3, 9, 10][..], &[0, 0, 0]].concat()),
-        ("logit", one(0, ratio, &[11, 0, 3])),
-        ("box_cox", one(0, ratio, &[12, 3])),
-        ("max_abs", one(0, small, &[13, 1])),
-        ("robust", one(0, amount, &[14, 1, 1])),
-        ("cross", one(4, kind, &[15, 1, name, 6])),
-        ("multi_hot", [&[0, 0, 0, 0, ids, 3, 0, 0, 0, 23, 2][..], &[16, 5]].concat()),
-        ("first_n_pad", [&[0, 0, 0, 0, ids, 3, 17, 1, 1, 18, 2, 1, 1][..], &[0, 0, 0]].concat()),
-        ("lookup", one(0, 0, &[19, 0, 0, 0])),
-        ("ngram", one(4, words, &[20, 1, 6])),
-        ("sigrid_hash_map_id", [&[0, 4, 0, 0, 0, 3, 21, 6, 6, 22, 1, 3, 1, 2, 0, 0][..], &[0, 0, 0]].concat()),
-        ("positive_mod", one(4, small, &[23, 2])),
-    ];
-    for (name, outputs) in seeds {
-        fs::write(directory.join(name), [IN_ORDER.as_slice(), &outputs].concat()).unwrap();
-        fs::write(directory.join(format!("{name}_shuffled")), [SHUFFLED.as_slice(), &outputs].concat()).unwrap();
+    const REQUEST: [u8; 9] = [1, 0, 0, 0, 0, 0, 1, 0, 0];
+    const NO_DTYPE: u8 = 9;
+    let ops = forebay_proto::descriptor::<v1::Op>().unwrap();
+    for (index, op) in ops.fields().enumerate() {
+        for (kind, column) in [("number", 3), ("text", 5), ("list", 10)] {
+            // One output of one part of one column: one op.
+            let output = [0, NO_DTYPE, 0, 0, column, 1, u8::try_from(index).unwrap()];
+            fs::write(directory.join(format!("{}_{kind}", op.name())), [REQUEST.as_slice(), &output].concat()).unwrap();
+        }
     }
 }
 

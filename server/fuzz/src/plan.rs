@@ -3,6 +3,8 @@
 //! Repeating a fit or a read must give the same result, which this target checks too.
 
 mod choices;
+mod ops;
+mod values;
 
 use arbitrary::Unstructured;
 use arrow_flight::FlightInfo;
