@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
-from harness.ops.oracles import bounded, digitized, divided, filled, real
+from harness.ops.conformance import OPS, Drawn, Step, on_values
+from harness.ops.oracles import bounded
 from harness.ops.tables import domain, features, nulls, numbers, same_bits, write
 from harness.serving import Serve
 
@@ -21,34 +22,20 @@ FILL = 7.0
 TABLE = numbers(ROWS, seed=77)
 ARRAYS: dict[str, pa.Array[Any]] = {name: TABLE[name].combine_chunks() for name in TABLE.column_names}
 
-State = tuple[np.ndarray, np.ndarray]
-Step = tuple[Callable[[fb.Columns], fb.Columns], Callable[[State], State]]
-
-
-def on_values(oracle: Callable[[np.ndarray], np.ndarray]) -> Callable[[State], State]:
-    return lambda state: (oracle(state[0]), state[1])
+STEPS = {name: op.step for name, op in OPS.items() if op.step}
 
 
 def draw(random: np.random.Generator) -> Step:
     """One op with parameters, and what it does to values and nulls."""
-    a, b = np.sort(random.choice([random.normal(0, 10, 2), random.integers(-20, 20, 2).astype(float)]))
-    b = b if a < b else a + 1.0
-    whole = int(random.integers(1, 2**20))
-    edges = np.sort(random.normal(0, 20, random.integers(1, 40))).tolist()
-    fill = float(random.choice([0.0, 3.0, -1.0, 0.25, np.nan]))
-    steps: list[Step] = [
-        (lambda c: c.clip(a, b), on_values(lambda x: bounded(x, float(a), float(b)))),
-        (lambda c: c.standardize(mean=a, std=b - a), on_values(lambda x: divided(x, a, b - a))),
-        (lambda c: c.min_max(min=a, max=b), on_values(lambda x: divided(x, a, b - a))),
-        (lambda c: c.robust(center=b, scale=b - a), on_values(lambda x: divided(x, b, b - a))),
-        (lambda c: c.max_abs(max_abs=abs(b) + 1), on_values(lambda x: divided(x, 0.0, abs(b) + 1))),
-        (lambda c: c.abs(), on_values(np.abs)),
-        (lambda c: c.sqrt(), on_values(lambda x: np.sqrt(real(x)))),
-        (lambda c: c.positive_mod(whole), on_values(lambda x: np.mod(x, x.dtype.type(whole)))),
-        (lambda c: c.bucketize(edges), on_values(lambda x: digitized(x, edges))),
-        (lambda c: c.fill_null(fill), lambda s: (filled(*s, fill), np.zeros(len(s[1]), bool))),
-    ]
-    return steps[random.integers(len(steps))]
+    a, b = np.sort(random.choice([random.normal(0, 10, 2), random.integers(-20, 20, 2).astype(float)])).tolist()
+    drawn = Drawn(
+        low=a,
+        high=b if a < b else a + 1.0,
+        whole=int(random.integers(1, 2**20)),
+        edges=np.sort(random.normal(0, 20, random.integers(1, 40))).tolist(),
+        fill=float(random.choice([0.0, 3.0, -1.0, 0.25, np.nan])),
+    )
+    return [*STEPS.values()][random.integers(len(STEPS))](drawn)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +46,8 @@ def client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[f
         yield connected
 
 
-# After these ops, a value is no longer an integer of the column, which float32 may not hold.
-SCALES = {"standardize", "min_max", "robust", "max_abs", "sqrt", "bucketize"}
 LARGEST = 2.0**24
-KEEP: Step = (lambda c: c.clip(-LARGEST, LARGEST), on_values(lambda x: bounded(x, -LARGEST, LARGEST)))
+KEEP = on_values(lambda c: c.clip(-LARGEST, LARGEST), lambda x: bounded(x, -LARGEST, LARGEST))
 
 
 @pytest.mark.parametrize("seed", range(CHAINS))
@@ -75,7 +60,8 @@ def test_any_chain_matches_numpy(client: fb.Client, seed: int):
         chain = fb.cols(name)
         for op, _ in drawn:
             chain = op(chain)
-        is_kept = domain(array).dtype.kind != "f" and not SCALES.intersection(op.name for op in chain.ops)
+        # A value may still be an integer of the column, which float32 may not hold.
+        is_kept = domain(array).dtype.kind != "f" and not any(OPS[op.name].fits_float32 for op in chain.ops)
         steps[name] = [*drawn, KEEP] if is_kept else drawn
         chain = KEEP[0](chain) if is_kept else chain
         outputs[name] = fb.output(chain.fill_null(FILL), dtype="float32")

@@ -14,7 +14,8 @@ import pytest
 from sklearn.preprocessing import OneHotEncoder
 
 import forebay as fb
-from harness.ops.hashes import bucket, bytes_of, components, sigrid_hash, tuple_bucket
+from harness.ops.conformance import INDEX_CASES
+from harness.ops.hashes import bucket, bytes_of, components, tuple_bucket
 from harness.ops.tables import INT64_MAX, PRIME, UINT64_MAX, domain, features, nulls, numbers, same_bits, write
 from harness.serving import Serve
 
@@ -79,14 +80,32 @@ def rows(dataset: str) -> int:
     return 1 if dataset == "one" else PRIME
 
 
+def keys(name: str) -> list[Any]:
+    """The values as the ops see them; None for null."""
+    array = ARRAYS[name]
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(pa.string())
+    if name in TEXTS:
+        return array.to_pylist()
+    return [None if gap else value for value, gap in zip(domain(array).tolist(), nulls(array), strict=True)]
+
+
+KEYS = {name: keys(name) for name in ARRAYS}
+
+
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize(("buckets", "seed"), [(1000, 0), (1, 7), (INT64_MAX, 2**64 - 1), (2**31 + 11, 1)])
-def test_hash_bucket_is_xxhash(client: fb.Client, dataset: str, buckets: int, seed: int):
-    outputs = {c: fb.output(fb.cols(c).hash_bucket(buckets, seed).fill_null(NULL), dtype="int64") for c in ARRAYS}
+@pytest.mark.parametrize("name", INDEX_CASES)
+def test_indices_of_every_type_match_the_oracle(client: fb.Client, name: str, dataset: str):
+    case = INDEX_CASES[name]
+    columns = [column for column, array in ARRAYS.items() if case.takes(array.type)]
+    assert len(columns) > 5
+    outputs = {c: fb.output(case.op(fb.cols(c)).fill_null(NULL), dtype="int64") for c in columns}
     got = features(client, dataset, outputs)
-    for name, pieces in PIECES.items():
-        want = [NULL if piece is None else bucket(piece, buckets, seed) for piece in pieces[: rows(dataset)]]
-        same_bits(got[name], ints(want), name)
+    for column in columns:
+        pairs = list(zip(KEYS[column], PIECES[column], strict=True))[: rows(dataset)]
+        indices = [None if piece is None else case.oracle(value, piece) for value, piece in pairs]
+        want = [NULL if index is None else index for index in indices]
+        same_bits(got[column], ints(want), f"{name} of {column}")
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -129,39 +148,11 @@ def test_several_columns_are_each_crossed(client: fb.Client):
         assert got[:, place].tolist() == [tuple_bucket(pieces, 50) for pieces in tuples]
 
 
-@pytest.mark.parametrize("salt", [0, 1, -1, 2**62, -(2**63)])
-def test_sigrid_hash_is_velox(client: fb.Client, salt: int):
-    outputs = {
-        f"{c} {m}": fb.output(fb.cols(c).sigrid_hash(salt=salt, max_value=m).fill_null(NULL), dtype="int64")
-        for c in WHOLE
-        for m in (1, 100, 2**31, INT64_MAX)
-    }
-    got = features(client, "plain", outputs)
-    for key, values in got.items():
-        name, max_value = key.split()
-        taken, gaps = domain(ARRAYS[name]).tolist(), nulls(ARRAYS[name])
-        want = [NULL if gap else sigrid_hash(v, salt, int(max_value)) for v, gap in zip(taken, gaps, strict=True)]
-        same_bits(values, ints(want), key)
-
-
 def test_sigrid_hash_gives_torcharrows_own_numbers(client: fb.Client, tmp_path: Path, serve: Serve):
     write(tmp_path / "sixteen", pa.table({"id": np.arange(16)}))
     with fb.connect(serve({"sixteen": tmp_path / "sixteen"}).url) as other:
         got = features(other, "sixteen", {"o": fb.cols("id").sigrid_hash(salt=0, max_value=100)})["o"]
     assert got.tolist() == [6, 60, 54, 54, 9, 4, 91, 11, 67, 79, 2, 25, 92, 98, 83, 66]
-
-
-@pytest.mark.parametrize("default", [None, 0, -(2**63)])
-def test_map_id_is_a_dict(client: fb.Client, default: int | None):
-    mapping = {0: 5, 1: INT64_MAX, -1: -7, 127: 0, 2**31: 1, -(2**63): 2, INT64_MAX: 3, 99: 99}
-    whole = [c for c in WHOLE if not pa.types.is_temporal(ARRAYS[c].type)]
-    outputs = {c: fb.output(fb.cols(c).map_id(mapping, default=default).fill_null(-100), dtype="int64") for c in whole}
-    got = features(client, "plain", outputs)
-    for name, values in got.items():
-        unknown = -100 if default is None else default
-        taken, gaps = domain(ARRAYS[name]).tolist(), nulls(ARRAYS[name])
-        want = [-100 if gap else mapping.get(v, unknown) for v, gap in zip(taken, gaps, strict=True)]
-        same_bits(values, ints(want), name)
 
 
 def test_map_id_rejects_dates_and_times(client: fb.Client):
@@ -201,15 +192,6 @@ def counted(name: str) -> list[tuple[Any, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def keys(name: str) -> list[Any]:
-    array = ARRAYS[name]
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(pa.string())
-    if name in TEXTS:
-        return array.to_pylist()
-    return [None if gap else value for value, gap in zip(domain(array).tolist(), nulls(array), strict=True)]
-
-
 VOCABULARIES = [name for name in ARRAYS if name not in ("bytes", "fixed")]
 
 
@@ -234,7 +216,7 @@ def test_vocab_counts_as_group_by_does(
             unseen = len(places) + 1 + bucket(piece, oov_buckets) if oov_buckets else 0
             return places.get(value, unseen)
 
-        want = [index(value, piece) for value, piece in zip(keys(name), PIECES[name], strict=True)]
+        want = [index(value, piece) for value, piece in zip(KEYS[name], PIECES[name], strict=True)]
         same_bits(got[name], np.array(want, np.int32), f"{options} of {name}")
 
 
@@ -250,9 +232,9 @@ def test_a_given_vocabulary_needs_no_fit(client: fb.Client):
     got = features(client, "plain", outputs)
     for name, values in (("text", words), ("int64", [INT64_MAX, -(2**63), 5]), ("uint64", [UINT64_MAX, 2**63])):
         places = {value: place for place, value in enumerate(values, 1)}
-        assert got[name].tolist() == [places.get(value, 0) for value in keys(name)], name
+        assert got[name].tolist() == [places.get(value, 0) for value in KEYS[name]], name
     want = [
-        0 if v is None else 1 if math.isnan(v) else 2 if v == 0 else 3 if v == math.inf else 0 for v in keys("float32")
+        0 if v is None else 1 if math.isnan(v) else 2 if v == 0 else 3 if v == math.inf else 0 for v in KEYS["float32"]
     ]
     assert got["float32"].tolist() == want
 
@@ -268,7 +250,7 @@ def test_one_hot_of_a_vocabulary_is_sklearns(client: fb.Client, dtype: str):
     for name in outputs:
         kept = [value for value, _ in counted(name)[:9]]
         place = {value: i for i, value in enumerate(kept)}
-        known = [[place.get(value, -1)] for value in keys(name)]
+        known = [[place.get(value, -1)] for value in KEYS[name]]
         encoder = OneHotEncoder(categories=[list(range(len(kept)))], handle_unknown="ignore", sparse_output=False)
         want = encoder.fit([[i] for i in range(len(kept))]).transform(known)
         assert np.array_equal(got[name][:, 1:], want * one), name

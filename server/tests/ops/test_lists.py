@@ -14,26 +14,11 @@ import torch
 
 import forebay as fb
 from forebay.torch import FlightDataset
+from harness.ops.conformance import ELEMENT_CASES, FILL, KINDS, LEARNING_CASES, LIST_CASES, NUMERIC
 from harness.ops.hashes import bucket, bytes_of, components, tuple_bucket
+from harness.ops.oracles import first_of
 from harness.ops.tables import INT64_MAX, PRIME, domain, features, floats, nulls, same_bits, whole_numbers, write
 from harness.serving import Serve, Server
-
-Op = Callable[[fb.Columns], fb.Columns]
-
-KINDS: dict[str, pa.DataType] = {
-    "int64": pa.int64(),
-    "int8": pa.int8(),
-    "uint64": pa.uint64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "float16": pa.float16(),
-    "bool": pa.bool_(),
-    "date": pa.date32(),
-    "decimal": pa.decimal128(9, 2),
-    "text": pa.string(),
-    "bytes": pa.binary(),
-}
-NUMBERS = [name for name in KINDS if name not in ("text", "bytes")]
 
 
 def elements(name: str, rows: int) -> pa.Array[Any]:
@@ -172,33 +157,23 @@ def small_numbers_of(name: str, fill: float) -> list[np.ndarray]:
     return [np.clip(row, row.dtype.type(least), row.dtype.type(LARGEST)) for row in rows] if name in LARGE else rows
 
 
-def cut(rows: list[np.ndarray], n: int, value: float) -> np.ndarray:
-    """The first n elements of each, shorter lists filled up, in float64 unless all are whole."""
-    kind = rows[0].dtype
-    if kind.kind != "f" and not float(value).is_integer():
-        kind = np.dtype(np.float64)
-    matrix = np.full((len(rows), n), value).astype(kind) if kind.kind == "f" else np.full((len(rows), n), value, kind)
-    for i, row in enumerate(rows):
-        taken = row[:n]
-        matrix[i, : len(taken)] = taken
-    return matrix
+# Columns that ops on lists of numbers take.
+LISTED = [*NUMERIC, "large", "triples", "empty", "no_lists", "no_elements"]
 
 
 @pytest.mark.parametrize("dataset", ["lists", "plain"])
-@pytest.mark.parametrize(("n", "value"), [(1, 0.0), (3, 5.0), (7, 0.5), (512, 2.0)])
-def test_pad_and_first_n_with_a_value_make_columns(client: fb.Client, dataset: str, n: int, value: float):
-    names = [*NUMBERS, "large", "triples", "empty", "no_lists", "no_elements"]
-    outputs: dict[str, fb.Output] = {}
-    for name in names:
-        outputs[f"pad {name}"] = fb.output(small(name).fill_null(3).pad(n, value), dtype="float32")
-        outputs[f"first {name}"] = fb.output(small(name).fill_null(3).first_n(n, value=value), dtype="float32")
-    got = features(client, dataset, outputs)
-    for name in names:
+@pytest.mark.parametrize("name", LIST_CASES)
+def test_ops_on_lists_match_numpy(client: fb.Client, name: str, dataset: str):
+    case = LIST_CASES[name]
+    got = features(client, dataset, {c: fb.output(case.op(small(c)), dtype="float32") for c in LISTED})
+    for column in LISTED:
+        want, about = case.oracle(small_numbers_of(column, FILL)), f"{name} of {column}"
         with np.errstate(all="ignore"):
-            want = cut(small_numbers_of(name, 3), n, value).astype(np.float32)
-        want = want[:, 0] if n == 1 else want
-        same_bits(got[f"pad {name}"], want, f"pad({n}, {value}) of {name}")
-        same_bits(got[f"first {name}"], want, f"first_n({n}, {value}) of {name}")
+            if isinstance(want, np.ndarray):
+                want = want.astype(np.float32)
+                same_bits(got[column], want[:, 0] if want.shape[1] == 1 else want, about)
+            else:
+                same_lists(got[column], [row.astype(np.float32) for row in want], about)
 
 
 def test_pads_that_the_column_cannot_hold_widen_to_float64(client: fb.Client):
@@ -215,46 +190,19 @@ def test_pads_that_the_column_cannot_hold_widen_to_float64(client: fb.Client):
         for name, (_, value) in chains.items():
             source = small_numbers_of("int64" if name == "nan" else name, 0)
             kind = np.float32 if name == "float32" else np.float64
-            want = cut([row.astype(kind) for row in source], 5, value).astype(np.float32)
+            want = first_of([row.astype(kind) for row in source], 5, value).astype(np.float32)
             same_bits(got[name], want, name)
     for chain in (fb.cols("int64").fill_null(0).pad(5, 0.5), small("int64").fill_null(0).pad(5, 1e300)):
         with pytest.raises(fb.InvalidRequest, match='"int64", row .* is not a float32'):
             features(client, "lists", {"o": chain})
 
 
-@pytest.mark.parametrize("dataset", ["lists", "plain"])
-@pytest.mark.parametrize(("n", "value"), [(1, 0.0), (3, 5.0), (7, 0.5), (512, 2.0)])
-def test_the_last_elements_are_padded_at_the_start(client: fb.Client, dataset: str, n: int, value: float):
-    names = [*NUMBERS, "large", "triples", "empty", "no_lists", "no_elements"]
-    outputs: dict[str, fb.Output] = {}
-    for name in names:
-        filled = small(name).fill_null(3)
-        outputs[f"pad {name}"] = fb.output(filled.pad(n, value, side="left"), dtype="float32")
-        outputs[f"last {name}"] = fb.output(filled.last_n(n, value=value), dtype="float32")
-    got = features(client, dataset, outputs)
-    for name in names:
-        mirrored = [row[::-1] for row in small_numbers_of(name, 3)]
-        with np.errstate(all="ignore"):
-            want = cut(mirrored, n, value).astype(np.float32)[:, ::-1]
-        want = want[:, 0] if n == 1 else want
-        same_bits(got[f"pad {name}"], want, f"pad({n}, {value}, left) of {name}")
-        same_bits(got[f"last {name}"], want, f"last_n({n}, {value}) of {name}")
-
-
 @pytest.mark.parametrize("n", [1, 2, 6, 1000])
-def test_first_n_and_last_n_keep_lists(client: fb.Client, n: int):
-    names = [*NUMBERS, "large", "triples"]
-    outputs = {f"first {name}": small(name).first_n(n).fill_null(3) for name in names}
-    outputs |= {f"last {name}": small(name).last_n(n).fill_null(3) for name in names}
+def test_first_n_and_last_n_take_the_lists_of_other_ops(client: fb.Client, n: int):
     chain = small("int8").fill_null(3).abs()
-    outputs |= {"both": chain.last_n(3).first_n(n), "later": chain.ngram(2, buckets=7).last_n(n)}
+    outputs = {"both": chain.last_n(3).first_n(n), "later": chain.ngram(2, buckets=7).last_n(n)}
     outputs |= {"all": chain.ngram(2, buckets=7)}
     got = features(client, "lists", outputs)
-    for name in names:
-        numbers = small_numbers_of(name, 3)
-        with np.errstate(all="ignore"):
-            same_lists(got[f"first {name}"], [row[:n].astype(np.float32) for row in numbers], name)
-            same_lists(got[f"last {name}"], [row[-n:].astype(np.float32) for row in numbers], name)
     whole = [np.abs(row.astype(np.float32)) for row in small_numbers_of("int8", 3)]
     same_lists(got["both"], [row[-3:][:n] for row in whole], "both")
     same_lists(got["later"], [np.asarray(row)[-n:] for row in got["all"]], "later")
@@ -329,36 +277,14 @@ def test_lists_support_every_dtype(client: fb.Client, dtype: str):
 
 # === Every op of single values does to elements what it does to a column of them ===
 
-ELEMENTWISE: dict[str, tuple[list[str], Op]] = {
-    "fill_null": (NUMBERS, lambda c: c),
-    "clip": (NUMBERS, lambda c: c.clip(-3, 3)),
-    "log1p": (NUMBERS, lambda c: c.log1p()),
-    "sqrt": (NUMBERS, lambda c: c.sqrt()),
-    "abs": (NUMBERS, lambda c: c.abs()),
-    "logit": (NUMBERS, lambda c: c.logit(1e-3)),
-    "box_cox": (NUMBERS, lambda c: c.box_cox(0.3)),
-    "standardize": (NUMBERS, lambda c: c.standardize(mean=1.5, std=0.3)),
-    "min_max": (NUMBERS, lambda c: c.min_max(min=-1, max=7)),
-    "max_abs": (NUMBERS, lambda c: c.max_abs(max_abs=3)),
-    "robust": (NUMBERS, lambda c: c.robust(center=1, scale=3)),
-    "positive_mod": (NUMBERS, lambda c: c.positive_mod(13)),
-    "bucketize": (NUMBERS, lambda c: c.bucketize([-1, 0, 0.5, 7])),
-    "hash_bucket": ([*KINDS], lambda c: c.hash_bucket(1009, seed=5)),
-    "vocab": (["text"], lambda c: c.vocab(values=["", "a", "b", "é"], oov_buckets=7)),
-    "vocab of integers": (["int64", "int8", "bool", "date"], lambda c: c.vocab(values=[0, 1, -1, INT64_MAX])),
-    "sigrid_hash": (["int64", "int8", "uint64", "bool", "date"], lambda c: c.sigrid_hash(salt=9, max_value=101)),
-    "map_id": (["int64", "int8", "uint64", "bool"], lambda c: c.map_id({0: 9, 1: 8, INT64_MAX: 7}, default=3)),
-    "a chain": (["float32", "int8"], lambda c: c.fill_null(0).log1p().clip(-1, 1).standardize(mean=0.1, std=2)),
-}
 
-
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("name", ELEMENT_CASES)
 def test_list_elements_are_computed_like_single_values(client: fb.Client, name: str):
-    kinds, op = ELEMENTWISE[name]
-    chains = {kind: op(small(kind) if name in ("fill_null", "abs") else fb.cols(kind)).fill_null(1) for kind in kinds}
+    case = ELEMENT_CASES[name]
+    chains = {kind: case.op(small(kind) if case.is_integer else fb.cols(kind)).fill_null(1) for kind in case.kinds}
     outputs = {kind: fb.output(chain, dtype="float32") for kind, chain in chains.items()}
     got, want = features(client, "lists", outputs), features(client, "flat", outputs)
-    for kind in kinds:
+    for kind in case.kinds:
         same_bits(np.concatenate(list(got[kind])), want[kind], f"{name} of {kind}")
         sizes = [0 if row is None else len(row) for row in rows_of(kind)]
         assert [len(row) for row in got[kind]] == sizes
@@ -382,30 +308,16 @@ def test_text_elements_are_filled_with_text(client: fb.Client):
     assert [row.tolist() for row in got] == want
 
 
-LEARNING: dict[str, tuple[list[str], Op]] = {
-    "standardize": (["int8", "date", "decimal"], lambda c: c.standardize()),
-    "min_max": (["int8", "date", "decimal"], lambda c: c.min_max()),
-    "max_abs": (["int8", "date", "decimal"], lambda c: c.max_abs()),
-    "robust": (["int8", "date", "decimal"], lambda c: c.robust()),
-    "fill with the mean": (["int8", "date"], lambda c: c.fill_null("mean")),
-    "fill with the median": (["int8", "date"], lambda c: c.fill_null("median")),
-    "fill with the mode": (["int8", "text"], lambda c: c.fill_null("mode").hash_bucket(99)),
-    "quantiles": (["int8", "decimal"], lambda c: c.bucketize(quantiles=5)),
-    "vocab": (["int8", "text", "bool", "date", "int64", "uint64", "float32"], lambda c: c.vocab(max_size=20)),
-    "first": (["int8", "text"], lambda c: c.vocab(min_count=3, oov_buckets=4)),
-}
-
-
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", LEARNING_CASES)
 def test_fit_learns_from_elements_as_from_single_values(client: fb.Client, name: str):
-    kinds, op = LEARNING[name]
-    outputs = {kind: op(fb.cols(kind)).fill_null(0) for kind in kinds}
+    case = LEARNING_CASES[name]
+    outputs = {kind: case.op(fb.cols(kind)).fill_null(0) for kind in case.kinds}
     of_lists, of_values = (client.fitted(dataset, fb.Plan(outputs=outputs)) for dataset in ("lists", "flat"))
     # All that is learned; the types of the columns differ.
     assert replace(of_lists.plan, types={}) == replace(of_values.plan, types={})
     got = features(client, "lists", of_lists.plan.outputs)
     want = features(client, "flat", of_lists.plan.outputs)
-    for kind in kinds:
+    for kind in case.kinds:
         same_bits(np.concatenate(list(got[kind])), want[kind], kind)
 
 
@@ -488,7 +400,7 @@ def test_lists_of_a_hundred_thousand_elements(client: fb.Client, batch_size: int
     rows = [np.array([3 if e is None else e for e in row or []], np.int64) for row in HUGE["numbers"]]
     same_lists(got["roots"], [np.sqrt(row).astype(np.float32) for row in rows])
     same_lists(got["first"], [row[:70].astype(np.int32) for row in rows])
-    same_bits(got["pad"], cut(rows, 65_536, -1).astype(np.int32))
+    same_bits(got["pad"], first_of(rows, 65_536, -1).astype(np.int32))
     for i, row in enumerate(HUGE["numbers"]):
         pieces = [None if e is None else bytes_of(e) for e in row or []]
         assert got["pairs"][i].tolist() == [tuple_bucket(pair, 1009) for pair in itertools.pairwise(pieces)]
@@ -517,13 +429,13 @@ def test_elements_of_a_mebibyte(client: fb.Client):
 def test_padded_columns_are_adjacent_and_take_further_ops(client: fb.Client):
     chain = fb.cols("int8", "date").fill_null(0).pad(3, 7).standardize(mean=1, std=2)
     got = features(client, "lists", {"o": [chain, fb.cols("id")]})["o"]
-    both = [(cut(numbers_of(name, 0), 3, 7).astype(np.float64) - 1) / 2 for name in ("int8", "date")]
+    both = [(first_of(numbers_of(name, 0), 3, 7).astype(np.float64) - 1) / 2 for name in ("int8", "date")]
     same_bits(got, np.concatenate([*both, np.arange(PRIME)[:, None]], axis=1).astype(np.float32))
 
 
 def test_each_padded_column_is_one_hot_encoded(client: fb.Client):
     got = features(client, "lists", {"o": fb.cols("bool").fill_null(0).pad(2).vocab(values=[1]).one_hot()})["o"]
-    same_bits(got, np.eye(2)[cut(numbers_of("bool", 0), 2, 0)].reshape(PRIME, 4).astype(np.float32))
+    same_bits(got, np.eye(2)[first_of(numbers_of("bool", 0), 2, 0)].reshape(PRIME, 4).astype(np.float32))
 
 
 def test_shuffled_stream_moves_whole_lists(server: Server):

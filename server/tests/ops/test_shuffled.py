@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import forebay as fb
+from harness.ops.conformance import SHUFFLED_CASES
 from harness.ops.tables import features, numbers, write
 from harness.serving import Serve
 
@@ -30,34 +31,14 @@ def table() -> pa.Table:
     )
 
 
-def outputs() -> dict[str, Any]:
-    dense = fb.cols("float32", "float64", "int16", "uint64", "decimal_9_2", "bool", "date32")
-    basket = fb.cols("basket").hash_bucket(97).fill_null(0)
-    return {
-        "dense": [
-            dense.fill_null(0).log1p().standardize(mean=1, std=3).clip(-3, 3),
-            dense.abs().sqrt().max_abs(max_abs=7).fill_null(-1),
-            dense.logit(1e-3).fill_null(0),
-            dense.box_cox(0.3).robust(center=0, scale=2).fill_null(0),
-            dense.min_max(min=0, max=9).fill_null(0),
-            dense.positive_mod(5).fill_null(0),
-        ],
-        "indices": [
-            fb.cols("word", "coded").vocab(values=["word 1", "word 9"], oov_buckets=5),
-            fb.cols("int32", "word").hash_bucket(1000).fill_null(-1),
-            fb.cols("word").cross("int8", "float64", buckets=9973),
-            fb.cols("int64", "uint8").sigrid_hash(salt=1, max_value=77).fill_null(-1),
-            fb.cols("int8").map_id({1: 2, 3: 4}, default=9).fill_null(-1),
-            fb.cols("float32").bucketize([-1, 0, 1]).fill_null(-1),
-        ],
-        "hot": fb.output([fb.cols("coded").vocab(values=["word 2"]).one_hot(), basket.multi_hot()], dtype="uint8"),
-        "padded": fb.cols("scores").pad(3, -1).standardize(mean=2, std=2),
-        "first": basket.first_n(2, value=0),
-        "ragged": basket,
-        "scores": fb.output(fb.cols("scores").log1p(), dtype="float16"),
-        "ngrams": fb.cols("basket").ngram(2, buckets=1000).fill_null(0),
-        "half": fb.output(fb.cols("float16", "single").fill_null(0), dtype="bfloat16"),
-    }
+DTYPES = {"hot": "uint8", "scores": "float16", "half": "bfloat16"}
+
+
+def outputs() -> dict[str, fb.Output]:
+    parts: dict[str, list[fb.Columns]] = {}
+    for case in SHUFFLED_CASES:
+        parts.setdefault(case.output, []).append(case.op(fb.cols(*case.columns)))
+    return {name: fb.output(chains, dtype=DTYPES.get(name)) for name, chains in parts.items()}
 
 
 @pytest.fixture(scope="module")

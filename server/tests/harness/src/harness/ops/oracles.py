@@ -49,3 +49,20 @@ def filled(values: np.ndarray, gaps: np.ndarray, value: float) -> np.ndarray:
         if not (float(value).is_integer() and info.min <= value <= info.max):
             values = values.astype(np.float64)
     return np.where(gaps, values.dtype.type(value), values)
+
+
+def first_of(rows: list[np.ndarray], n: int, value: float) -> np.ndarray:
+    """The first n elements of each list, shorter lists padded at the end, in float64 unless all are whole."""
+    kind = rows[0].dtype
+    if kind.kind != "f" and not float(value).is_integer():
+        kind = np.dtype(np.float64)
+    matrix = np.full((len(rows), n), value).astype(kind) if kind.kind == "f" else np.full((len(rows), n), value, kind)
+    for i, row in enumerate(rows):
+        taken = row[:n]
+        matrix[i, : len(taken)] = taken
+    return matrix
+
+
+def last_of(rows: list[np.ndarray], n: int, value: float) -> np.ndarray:
+    """The last n elements of each list, shorter lists padded at the start."""
+    return first_of([row[::-1] for row in rows], n, value)[:, ::-1]
