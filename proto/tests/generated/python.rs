@@ -87,7 +87,7 @@ pub(super) fn ops(table: &Table) -> String {
     let mut code = format!(
         "\"\"\"The ops of a plan, one class per message of plan.proto. The server defines what they compute.\n\n{HEAD}\n\"\"\"\n\n\
          from __future__ import annotations\n\nfrom dataclasses import dataclass\nfrom math import inf\nfrom typing import ClassVar\n\n\
-         from forebay._plan.arguments import INT64_MAX\nfrom forebay._plan.op import Op\nfrom forebay._plan.values import FittedRows, Normalize, Values\n"
+         from forebay._plan.arguments import INT64_MAX\nfrom forebay._plan.op import Op\nfrom forebay._plan.values import FittedRows, Normalize, VocabValues\n"
     );
     for op in &table.ops {
         code += &class(op);
@@ -155,9 +155,7 @@ fn attribute(parameter: &Parameter) -> (String, String) {
         Kind::Double => ("float", "0.0".to_owned()),
         Kind::String => ("str", "\"\"".to_owned()),
         Kind::Bool => ("bool", "False".to_owned()),
-        Kind::Message(message) => {
-            (if message.name() == "VocabValues" { "Values" } else { message.name() }, "None".to_owned())
-        }
+        Kind::Message(message) => (message.name(), "None".to_owned()),
         Kind::Enum(kind) => ("str", format!("\"{}\"", kind.values().next().unwrap().name())),
         _ => ("int", "0".to_owned()),
     };

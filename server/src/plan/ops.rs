@@ -102,18 +102,23 @@ fn fill(message: &v1::FillNull, path: &str, number: usize) -> Result<Fill, PlanE
 
 /// Returns the op of a message; an empty message is an error, and so are parameters that the table of ops does not allow.
 pub(super) fn checked_op<'a>(op: &'a v1::Op, path: &str, number: usize) -> Result<&'a OpMessage, PlanError> {
-    let path = format!("{path}.ops[{number}]");
+    let path = || format!("{path}.ops[{number}]");
     let Some(op) = &op.op else {
-        return Err(PlanError::field(path, format!("empty: expected one of {}", ops::NAMES.join(", "))));
+        return Err(PlanError::field(path(), format!("empty: expected one of {}", ops::NAMES.join(", "))));
     };
-    check_parameters(op, &format!("{path}.{}", ops::name(op)))?;
-    Ok(op)
+    match ops::problem(op) {
+        None => Ok(op),
+        Some(problem) => Err(not_allowed(problem, &format!("{}.{}", path(), ops::name(op)))),
+    }
 }
 
 /// Checks the parameters of an op at a path, as far as the table of ops bounds them.
 pub(super) fn check_parameters(op: &OpMessage, path: &str) -> Result<(), PlanError> {
-    let Some(ops::Problem { parameter, reason }) = ops::problem(op) else { return Ok(()) };
-    Err(PlanError::field(parameter.map_or_else(|| path.to_owned(), |parameter| format!("{path}.{parameter}")), reason))
+    ops::problem(op).map_or(Ok(()), |problem| Err(not_allowed(problem, path)))
+}
+
+fn not_allowed(ops::Problem { parameter, reason }: ops::Problem, path: &str) -> PlanError {
+    PlanError::field(parameter.map_or_else(|| path.to_owned(), |parameter| format!("{path}.{parameter}")), reason)
 }
 
 fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {

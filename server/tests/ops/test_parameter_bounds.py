@@ -27,7 +27,7 @@ OUTSIDE = [
 
 def is_written(name: str, parameter: str, value: float) -> bool:
     """Whether the parameter's type has the value."""
-    kind = MESSAGES[OPS[name].message][parameter][1].removeprefix("?")
+    kind = MESSAGES[OPS[name].__name__][parameter][1].removeprefix("?")
     lowest, highest = {
         "uint32": (0, 2**32 - 1),
         "uint64": (0, 2**64 - 1),
@@ -37,7 +37,7 @@ def is_written(name: str, parameter: str, value: float) -> bool:
 
 
 def test_there_are_bounds_of_most_kinds():
-    kinds = {MESSAGES[OPS[name].message][parameter][1] for name, parameter, _ in OUTSIDE}
+    kinds = {MESSAGES[OPS[name].__name__][parameter][1] for name, parameter, _ in OUTSIDE}
     assert kinds >= {"uint32", "uint64", "int64", "?double"}
     assert len(OUTSIDE) > 30
 

@@ -37,7 +37,7 @@ from .message import Json
 from .op import Op, ending_in_indexes, shortened
 from .selectors import Selector
 from .text_ops import name_or_json
-from .values import Values
+from .values import VocabValues
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Columns(OpMethods):
                 whole_number("vocab: min_count", min_count),
                 whole_number("vocab: max_size", max_size),
                 whole_number("vocab: oov_buckets", oov_buckets, most=UINT32_MAX),
-                None if values is None else Values.of(values),
+                None if values is None else VocabValues.of(values),
             )
         )
 

@@ -14,7 +14,7 @@ from .generated.ops import Bucketize, CountEncode, Cross, Lookup, MapId, TargetM
 from .names import suggestion
 from .op import Op, ending_in_indexes, shortened
 from .plan import Plan
-from .values import Values
+from .values import VocabValues
 
 Value = str | int | float | Decimal
 
@@ -93,7 +93,7 @@ def _text(op: Op) -> str:
     return ", ".join(texts)
 
 
-def typed(values: Values) -> list[Value]:
+def typed(values: VocabValues) -> list[Value]:
     """Return a vocabulary's values; decimals as `Decimal`."""
     items = cast("tuple[Value, ...]", values.items)
     return [Decimal(cast(str, item)) for item in items] if values.kind == "decimals" else list(items)

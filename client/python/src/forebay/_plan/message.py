@@ -14,10 +14,8 @@ M = TypeVar("M", bound="PlanMessage")
 
 
 class PlanMessage:
-    """A message of plan.proto; its dataclass has an attribute for each field."""
+    """A message of plan.proto; its dataclass has the message's name and an attribute for each field."""
 
-    message: ClassVar[str]
-    """Its name in plan.proto, that of the class unless given."""
     required: ClassVar[tuple[str, ...]] = ()
     """The fields that are written even if they are zero."""
     one_of: ClassVar[tuple[str, ...]] = ()
@@ -26,12 +24,11 @@ class PlanMessage:
     """The attributes of fields whose names Python reserves."""
 
     classes: ClassVar[dict[str, type[PlanMessage]]] = {}
-    """The classes by their messages."""
+    """The classes by their names."""
 
     def __init_subclass__(cls) -> None:
-        """Make the class known by its message."""
-        cls.message = cls.__dict__.get("message", cls.__name__)
-        PlanMessage.classes[cls.message] = cls
+        """Make the class known by its name."""
+        PlanMessage.classes[cls.__name__] = cls
 
     def field(self, name: str) -> object:
         """Return the value of a field."""
@@ -39,20 +36,20 @@ class PlanMessage:
 
     def is_set(self, name: str) -> bool:
         """Whether a field has another value than that of an absent one."""
-        value, kind = self.field(name), MESSAGES[self.message][name][1]
+        value, kind = self.field(name), MESSAGES[type(self).__name__][name][1]
         if kind.startswith("?"):
             return value is not None
         return value != ENUMS[kind][0] if kind in ENUMS else bool(value)
 
     def to_dict(self) -> Json:
         """Return the fields that are set."""
-        named = (name for name in MESSAGES[self.message] if name in self.required or self.is_set(name))
+        named = (name for name in MESSAGES[type(self).__name__] if name in self.required or self.is_set(name))
         return {name: _json(self.field(name)) for name in named}
 
     @classmethod
     def read(cls: type[M], where: str, body: object) -> M:
         """Return the message of JSON at a place of a plan."""
-        kinds = MESSAGES[cls.message]
+        kinds = MESSAGES[cls.__name__]
         given = json_fields.set_fields(where, body, *kinds)
         chosen = [name for name in cls.one_of if name in given]
         if cls.one_of and len(chosen) != 1:

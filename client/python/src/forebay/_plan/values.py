@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 
@@ -16,15 +16,14 @@ from .message import Json, PlanMessage, json_number
 
 
 @dataclass(frozen=True)
-class Values(PlanMessage):
+class VocabValues(PlanMessage):
     """A vocabulary's values in index order, all of one kind; decimals are strings of their digits."""
 
-    message: ClassVar[str] = "VocabValues"
     kind: str
     items: tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal]) -> Values:
+    def of(cls, values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal]) -> VocabValues:
         """Infer the kind from the values."""
         plain: list[object] = [v.item() if isinstance(v, np.generic) else v for v in values]
         if all(isinstance(v, str) for v in plain):
@@ -50,9 +49,9 @@ class Values(PlanMessage):
         return {self.kind: [json_number(value) if isinstance(value, float) else value for value in self.items]}
 
     @classmethod
-    def read(cls: type[Values], where: str, body: object) -> Values:
+    def read(cls: type[VocabValues], where: str, body: object) -> VocabValues:
         """Read the JSON of the message; empty lists are ignored."""
-        kinds = MESSAGES[cls.message]
+        kinds = MESSAGES[cls.__name__]
         given = {kind: items for kind, items in json_fields.set_fields(where, body, *kinds).items() if items}
         if len(given) > 1:
             raise ValueError(f"{where} has {' and '.join(given)}; set only one of them")

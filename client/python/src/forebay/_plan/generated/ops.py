@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from forebay._plan.arguments import INT64_MAX
 from forebay._plan.op import Op
-from forebay._plan.values import FittedRows, Normalize, Values
+from forebay._plan.values import FittedRows, Normalize, VocabValues
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Vocab(Op):
     min_count: int = 0
     max_size: int = 0
     oov_buckets: int = 0
-    values: Values | None = None
+    values: VocabValues | None = None
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ class CountEncode(Op):
 
     name: ClassVar[str] = "count_encode"
     learned: ClassVar[tuple[str, ...]] = ("values",)
-    values: Values | None = None
+    values: VocabValues | None = None
     counts: tuple[int, ...] = ()
 
 
@@ -358,7 +358,7 @@ class TargetMean(Op):
     smoothing: float | None = None
     folds: int | None = None
     seed: int = 0
-    values: Values | None = None
+    values: VocabValues | None = None
     means: tuple[float, ...] = ()
     rows: FittedRows | None = None
 
