@@ -43,6 +43,9 @@ const LAYERS: [&[&str]; 8] = [
     &["tenant"],
 ];
 
+/// The parts of `stream`, from the top down.
+const STREAM_PARTS: [&str; 4] = ["stream::epoch", "stream::prepare", "stream::counts", "stream::rows"];
+
 /// Allowed imports within a layer or of a higher one: from, to, reason.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ("budget", "metrics", "reserved memory is a metric"),
@@ -251,6 +254,13 @@ fn imports_are_found_in_lists_and_paths() {
 #[test]
 fn files_import_each_other_in_no_circle() {
     assert_none(Crate::circles);
+}
+
+#[test]
+fn parts_of_streams_import_lower_parts_only() {
+    let server = Crate::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert_eq!(server.upward_imports(&STREAM_PARTS), Vec::<String>::new());
+    assert!(!server.upward_imports(&["stream::rows", "stream::counts"]).is_empty(), "imports are found");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum Kind {
     PlanColumns,
     /// The datasets of a plan and when it was stored, by plan id, as JSON.
     PlanRecord,
-    /// Rows that pass a filter, per row group, by snapshot and filter, as JSON.
+    /// Rows that pass a filter, per row group, by snapshot and filter, as a digest and protobuf.
     RowCounts,
     /// Rows of each group, per row group, by snapshot, filter and column, as a digest and protobuf.
     GroupCounts,
@@ -92,8 +92,8 @@ impl Kind {
 
     pub(super) fn extension(self) -> &'static str {
         match self {
-            Self::Plan | Self::InlinePlan | Self::GroupCounts | Self::Description => "binpb",
-            Self::PlanColumns | Self::PlanRecord | Self::RowCounts => "json",
+            Self::Plan | Self::InlinePlan | Self::RowCounts | Self::GroupCounts | Self::Description => "binpb",
+            Self::PlanColumns | Self::PlanRecord => "json",
             Self::Fit => "txt",
         }
     }

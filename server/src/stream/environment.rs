@@ -2,7 +2,7 @@
 
 use super::{
     device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
-    resolve::table_columns::TableColumns,
+    prepare::table_columns::TableColumns,
 };
 use crate::{
     budget::Budget, cache::RowCache, catalog::Catalog, cpu_pool::CpuPool, engine::Engine, images::ImagePool,
@@ -11,7 +11,7 @@ use crate::{
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]
-pub(super) struct Environment {
+pub(crate) struct Environment {
     pub catalog: Catalog,
     pub engine: Engine,
     pub cpu: CpuPool,

@@ -16,11 +16,13 @@ use super::{
     environment::Environment,
     error::StreamError,
     plan_store::FittedTypes,
-    resolve::{
+    prepare::{
         cache::{Compiler, PinnedPlan, PlanCache},
-        derivation::Derivation,
         drift::FittedColumns,
-        expressions::{Expressions, RowSource},
+    },
+    rows::{
+        derivation::Derivation,
+        expressions::{Expressions, RowsOf},
         function_column::{Drawing, FunctionColumn},
         passing::Passing,
     },
@@ -162,7 +164,7 @@ impl Exchange {
     ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, functions, .. } = pinned;
         let plan = plan::without_folds(plan);
-        let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Client)?;
+        let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Client)?;
         fitted.check_units(&expressions.schema)?;
         if plan::packs(&plan) {
             let reason = "DoExchange returns a row for each row that it gets, and packing does not: leave it out";

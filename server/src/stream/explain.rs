@@ -17,17 +17,16 @@ use super::{
     environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
-    resolve::{finished::CacheLevel, prepare::Resolver, prepared::Prepared},
+    prepare::{cache_level::CacheLevel, prepared::Prepared, resolver::Resolver},
 };
-use piece_reads::{KnownPages, PieceReads};
-use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
-
 use crate::{
     cache::RowCache,
     catalog::Snapshot,
     plan::{PlanError, Request},
     scan::LibraryReason,
 };
+use piece_reads::{KnownPages, PieceReads};
+use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 
 /// Column chunks whose decoder is determined, at most.
 const CHUNKS_MAX: usize = 1 << 20;

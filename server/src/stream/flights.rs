@@ -34,7 +34,7 @@ pub(super) struct Flight<T> {
 type FlightResult<T> = Result<Arc<T>, Arc<StreamError>>;
 
 /// Where a computation reports its progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Progress {
     sender: watch::Sender<v1::FitProgress>,
     counts: v1::FitProgress,

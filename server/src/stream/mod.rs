@@ -1,7 +1,7 @@
 //! Streams, fits and exchanges: connects the modules below with bounded channels.
 //!
 //! ```text
-//! stream    snapshot + plan + order ─ resolve ─▶ pieces ─▶ scan ─▶ kernels ─ epoch ─▶ batches
+//! stream    snapshot + plan + order ─ prepare ─▶ pieces ─▶ scan ─▶ kernels ─ epoch ─▶ batches
 //! fit       the same rows ─▶ engine ─ fit ─▶ learned parameters
 //! describe  the same rows ─▶ engine ─ describe ─▶ what columns hold
 //! take      chosen rows ─▶ scan ─▶ kernels ─ take ─▶ batches
@@ -10,8 +10,10 @@
 //!
 //! This module has no access to gRPC: it receives checked requests, and `flight` encodes the batches that it sends.
 
+mod advice;
+mod ahead;
 mod check;
-mod decode;
+mod counts;
 mod describe;
 mod device;
 mod disclosure;
@@ -22,13 +24,13 @@ mod exchange;
 mod explain;
 mod fit;
 mod flights;
-mod kept;
 mod pieces;
 mod plan_records;
 mod plan_store;
+mod prepare;
 mod replay;
-mod resolve;
 mod row_pass;
+mod rows;
 mod table;
 mod take;
 
@@ -38,21 +40,18 @@ use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
+pub use ahead::{Ahead, Batch};
 pub use describe::DescribeTask;
 pub use device::{Device, DeviceName};
-pub use epoch::{
-    batch_task::BatchTask,
-    memory::SENDING_BYTES,
-    task::{Ahead, Batch},
-};
+pub use epoch::{batch_task::BatchTask, memory::SENDING_BYTES};
 pub use error::StreamError;
 pub use exchange::{DerivedRows, Exchange};
 pub use fit::{
     FitSpec, FitTask, FitWorker, PartialStream, PartialTask, PassRunner, RemotePass, RunnerError, UnreadPin,
 };
 pub use plan_records::PlanRecord;
+pub use prepare::{prepared::Prepared, resolver::PreparedGroups};
 pub use replay::Replayed;
-pub use resolve::{prepare::PreparedGroups, prepared::Prepared};
 pub use table::RawTable;
 pub use take::PreparedTake;
 
@@ -62,7 +61,7 @@ use environment::Environment;
 pub use environment::StreamParts;
 use exchange::Exchanges;
 use fit::Fits;
-use resolve::prepare::Resolver;
+use prepare::resolver::Resolver;
 
 /// Starts streams, fits and exchanges, which share memory, threads and compiled plans.
 #[derive(Debug)]

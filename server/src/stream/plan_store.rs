@@ -18,7 +18,7 @@ use crate::{
 
 /// The stored plans. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct PlanStore {
+pub(crate) struct PlanStore {
     state: State,
     /// The plan that was loaded last: an access check loads the plan that its request then loads.
     last: Arc<Mutex<Option<LoadedPlan>>>,

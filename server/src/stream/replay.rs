@@ -10,7 +10,7 @@ use super::{
     environment::Environment,
     epoch::{batches, mixture},
     error::StreamError,
-    resolve::{prepare::Resolver, prepared::Prepared},
+    prepare::{prepared::Prepared, resolver::Resolver},
 };
 use crate::{
     budget::Reservation,

@@ -1,29 +1,28 @@
 //! The raw table: columns as stored, in file order, in batches that any client accepts. Row groups after the requested rows
 //! are not read.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{mem, ops::ControlFlow, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
-use futures::StreamExt;
 
 use super::{
-    decode::decode,
+    advice,
+    ahead::{BATCHES_AHEAD, Batch, BatchSender, FETCH_AHEAD},
     environment::Environment,
     epoch::{
         batch_task::{BatchMemory, BatchTask, TakenBatches},
-        fitting,
         memory::SENDING_BYTES,
-        task::{BATCHES_AHEAD, Batch, BatchSender, FETCH_AHEAD, fetched_ahead},
     },
     error::StreamError,
     pieces::pieces,
+    rows::{drive::RowSink, pass::in_turn, prefilter::NextRows, scan::RowScan, selection::Rows},
 };
 use crate::{
     catalog::Snapshot,
     metrics::{Stage, StageTimes},
     plan::{PlanError, TableRows},
-    scan::{self, Projection},
+    scan::Projection,
 };
 
 /// Rows of the raw table of a snapshot.
@@ -37,8 +36,7 @@ pub struct RawTable {
 
 /// The rows to send, and how to read them.
 struct Reading {
-    snapshot: Arc<Snapshot>,
-    projection: Projection,
+    scan: RowScan,
     schema: SchemaRef,
     /// The place of each column of the schema in the projection; none if their order is the same.
     places: Option<Vec<usize>>,
@@ -47,13 +45,23 @@ struct Reading {
     groups: usize,
 }
 
+/// Sends the rows of a table.
+struct TableSender {
+    reading: Arc<Reading>,
+    /// The header of the next batch.
+    header: v1::BatchHeader,
+    /// Index of the next row that is read.
+    next_row: u64,
+    sender: BatchSender,
+}
+
 /// Starts to read rows of a snapshot. The `position` of a header is the index of its first row.
 pub(super) async fn start(environment: &Arc<Environment>, table: RawTable) -> Result<BatchTask, StreamError> {
-    let reading = Arc::new(Reading::new(table));
+    let reading = Arc::new(Reading::new(environment, table));
     let memory = reading.memory();
     let held = environment.budget.reserve_fairly(memory.bytes).await;
     let held =
-        held.map_err(|source| StreamError::Memory { task: "stream", advice: fitting::of_pass(&source), source })?;
+        held.map_err(|source| StreamError::Memory { task: "stream", advice: advice::of_pass(&source), source })?;
     let Environment { budget, limits, .. } = environment.as_ref();
     let of_work = Arc::clone(environment);
     Ok(BatchTask::start(budget, *limits, (memory, held), move |taken, sender| {
@@ -99,18 +107,19 @@ impl RawTable {
 }
 
 impl Reading {
-    fn new(table: RawTable) -> Self {
+    fn new(environment: &Environment, table: RawTable) -> Self {
         let schema = table.schema();
         let RawTable { snapshot, rows } = table;
         let row_count = rows.row_count(snapshot.row_count());
         let indices = rows.stored_order().unwrap_or_else(|| (0..schema.fields().len()).collect());
         let projection = Projection::stored(&snapshot, indices);
         let groups = snapshot.row_groups().partition_point(|group| group.rows.start < row_count);
-        Self { snapshot, projection, schema, places: rows.places(), row_count, groups }
+        let scan = RowScan::new(environment, &snapshot, Arc::new(Rows::stored(projection)));
+        Self { scan, schema, places: rows.places(), row_count, groups }
     }
 
     fn memory(&self) -> BatchMemory {
-        let Self { snapshot, projection, .. } = self;
+        let (snapshot, projection) = (&self.scan.snapshot, &self.scan.rows.projection);
         let ahead = self.groups.min(FETCH_AHEAD + 1) as u64;
         let reading = |row_group| {
             let fetched = projection.stored_bytes(snapshot, row_group).saturating_mul(ahead);
@@ -150,74 +159,65 @@ async fn send(
     taken: TakenBatches,
     sender: BatchSender,
 ) -> Result<(), StreamError> {
-    let Reading { snapshot, projection, row_count, .. } = reading.as_ref();
-    if *row_count == 0 {
+    let (scan, row_count) = (&reading.scan, reading.row_count);
+    if row_count == 0 {
         send_empty(&reading, taken, &sender).await;
         return Ok(());
     }
-    let (mut times, cpu) = (StageTimes::default(), environment.cpu.timed());
-    let mut header = v1::BatchHeader { step: taken.batches, position: taken.position, ..Default::default() };
-    let first_group = snapshot.row_groups().partition_point(|group| group.rows.end <= taken.position);
-    let mut readers = fetched_ahead((first_group..reading.groups).map(|index| {
-        let (environment, snapshot, projection) = (Arc::clone(&environment), Arc::clone(snapshot), projection.clone());
-        async move {
-            let Environment { cpu, budget, .. } = environment.as_ref();
-            let row_group = &snapshot.row_groups()[index];
-            Ok((index, scan::open(&snapshot, row_group, &projection, cpu, budget).await?))
-        }
-    }));
-    loop {
-        let start = Instant::now();
-        let Some(opened) = readers.next().await else { break };
-        let (index, mut reader) = opened?;
-        times.add_opened(start, reader.fetch_time());
-        // The rows of this row group before the next chunk.
-        let mut next_row = snapshot.row_groups()[index].rows.start;
-        loop {
-            let step = move || {
-                let start = Instant::now();
-                let chunk = reader.next_chunk();
-                times.add_since(Stage::Decode, start);
-                (reader, times, chunk)
-            };
-            let row_group = &snapshot.row_groups()[index];
-            let chunk;
-            (reader, times, chunk) = decode(&cpu, snapshot, row_group, projection.schema(), step).await?;
-            times.add(Stage::Queue, cpu.take_queued());
-            let Some(chunk) = chunk? else { break };
-            next_row += chunk.num_rows() as u64;
-            if next_row <= taken.position {
-                continue;
-            }
-            let first_row = next_row - chunk.num_rows() as u64;
-            let rows = reading.rows_of(&chunk, row_count - first_row)?;
-            drop(chunk);
-            let mut position = first_row;
-            for data in environment.cpu.run(move || pieces(rows)).await? {
-                position += data.num_rows() as u64;
-                if position <= taken.position {
-                    continue;
-                }
-                header.rows = data.num_rows() as u64;
-                header.last = header.position + header.rows == *row_count;
-                let spent = mem::take(&mut times);
-                spent.record();
-                let start = Instant::now();
-                if sender.send(Ok(Batch { header, data, times: spent })).await.is_err() {
-                    return Ok(());
-                }
-                times.add_since(Stage::SendWait, start);
-                header.step += 1;
-                header.position += header.rows;
-            }
-            // The whole table is read to the end of its last row group, whose footer may declare too few rows.
-            if header.position == *row_count && *row_count < snapshot.row_count() {
-                return Ok(());
-            }
-        }
-    }
-    if header.position == *row_count {
+    let header = v1::BatchHeader { step: taken.batches, position: taken.position, ..Default::default() };
+    let row_groups = scan.snapshot.row_groups();
+    let first = row_groups.partition_point(|group| group.rows.end <= taken.position);
+    let next_row = row_groups.get(first).map_or(0, |group| group.rows.start);
+    let sink = TableSender { reading: Arc::clone(&reading), header, next_row, sender };
+    let scan = RowScan { cpu: environment.cpu.timed(), ..scan.clone() };
+    let (sent, flow) = in_turn(&scan, first..reading.groups, sink, &mut StageTimes::default()).await?;
+    if flow.is_break() || sent.header.position == row_count {
         return Ok(());
     }
-    Err(StreamError::Miscounted { dataset: snapshot.dataset().to_owned(), counted: snapshot.row_count() })
+    let (dataset, counted) = (scan.snapshot.dataset().to_owned(), scan.snapshot.row_count());
+    Err(StreamError::Miscounted { dataset, counted })
+}
+
+// === impl TableSender ===
+
+impl RowSink<NextRows> for TableSender {
+    type Output = Vec<RecordBatch>;
+
+    /// Cuts the rows of a chunk that are sent into messages.
+    fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<Vec<RecordBatch>>, StreamError> {
+        let first_row = self.next_row;
+        self.next_row += rows.stored;
+        if self.next_row <= self.header.position {
+            return Ok(Some(Vec::new()));
+        }
+        // Any row group after the last row to send is not read.
+        let missing = self.reading.row_count.saturating_sub(first_row);
+        let mut position = first_row;
+        let pieces = pieces(self.reading.rows_of(&rows.passing.rows, missing)?);
+        let is_new = |piece: &RecordBatch| {
+            position += piece.num_rows() as u64;
+            position > self.header.position
+        };
+        Ok(Some(pieces.into_iter().filter(is_new).collect()))
+    }
+
+    async fn take(&mut self, pieces: Vec<RecordBatch>, times: &mut StageTimes) -> Result<ControlFlow<()>, StreamError> {
+        let (row_count, snapshot) = (self.reading.row_count, &self.reading.scan.snapshot);
+        for data in pieces {
+            self.header.rows = data.num_rows() as u64;
+            self.header.last = self.header.position + self.header.rows == row_count;
+            let spent = mem::take(times);
+            spent.record();
+            let start = Instant::now();
+            if self.sender.send(Ok(Batch { header: self.header, data, times: spent })).await.is_err() {
+                return Ok(ControlFlow::Break(()));
+            }
+            times.add_since(Stage::SendWait, start);
+            self.header.step += 1;
+            self.header.position += self.header.rows;
+        }
+        // The whole table is read to the end of its last row group, whose footer may declare too few rows.
+        let is_done = self.header.position == row_count && row_count < snapshot.row_count();
+        Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
 }

@@ -80,6 +80,19 @@ impl Crate {
         circles
     }
 
+    /// Returns the imports of modules that come earlier in a list of modules, which goes from the top down.
+    pub(crate) fn upward_imports(&self, parts: &[&str]) -> Vec<String> {
+        let place = |module: &Module| parts.iter().position(|part| module.join("::").starts_with(part));
+        let mut found = Vec::new();
+        for (module, file) in &self.0 {
+            let Some(own) = place(module) else { continue };
+            let imports = self.imports_of(module, file).into_iter();
+            let upward = imports.filter(|(target, _)| place(target).is_some_and(|theirs| theirs < own));
+            found.extend(upward.map(|(_, path)| format!("{} imports {path}", file.name)));
+        }
+        found
+    }
+
     /// Returns the types of each name, with the files that define them. Types within functions are left out, and so are
     /// modules under `#[cfg(not(…))]`, which are alternatives to others.
     pub(crate) fn types(&self) -> BTreeMap<&str, Vec<&str>> {

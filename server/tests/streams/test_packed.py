@@ -254,7 +254,7 @@ def test_counts_survive_a_restart(tmp_path: Path):
     for is_damaged in (False, False, True):
         if is_damaged:
             (kept,) = (tmp_path / "state/row-counts").iterdir()
-            kept.write_bytes(kept.read_bytes().replace(b"[", b"[1", 1))
+            kept.write_bytes(kept.read_bytes()[:-1] + b"\x7f")
         server = Daemon(*flags)
         try:
             with fb.connect(server.url) as client:

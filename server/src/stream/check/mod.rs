@@ -13,12 +13,10 @@ use super::{
     environment::Environment,
     error::StreamError,
     fit::dry_run::{DryRun, dry_run},
-    resolve::{
+    prepare::{drift::FittedColumns, functions::with_functions, lookup::with_tables},
+    rows::{
         derivation::Derivation,
-        drift::FittedColumns,
-        expressions::{Expressions, RowSource},
-        functions::with_functions,
-        lookup::with_tables,
+        expressions::{Expressions, RowsOf},
     },
 };
 use crate::{
@@ -42,7 +40,7 @@ pub(super) async fn check(
         let stored = snapshot.wide_schema();
         let plan = plan::of_snapshot(&plan, snapshot.digest(), None);
         let expressions = |schema: &Schema| {
-            Expressions::compile(&plan, schema, (&tables, &functions), RowSource::Snapshot { sample: None })
+            Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Snapshot { sample: None })
         };
         let fitted = FittedColumns::of(&plan);
         let checked = || {

@@ -12,7 +12,7 @@ use crate::{
     catalog::Snapshot,
     expr::{ColumnStatistics, Expression, PruningStatistics},
     scan,
-    stream::resolve::expressions::Expressions,
+    stream::rows::expressions::Expressions,
 };
 
 /// The stored columns; those that have no null in any row that passes the filter are not nullable.

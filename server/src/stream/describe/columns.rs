@@ -11,8 +11,8 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{
-            expressions::{Expressions, RowSource},
+        rows::{
+            expressions::{Expressions, RowsOf},
             functions::PlanFunctions,
         },
     },
@@ -53,7 +53,7 @@ impl DescribedColumns {
             }
             let plan = v1::Plan { filter: request.filter.clone(), ..v1::Plan::default() };
             let (tables, functions) = (Tables::default(), PlanFunctions::default());
-            let source = RowSource::Snapshot { sample: None };
+            let source = RowsOf::Snapshot { sample: None };
             let expressions = Expressions::compile(&plan, schema, (&tables, &functions), source)?;
             Ok(Self { snapshot, indices, filter: request.filter, expressions: Arc::new(expressions) })
         });

@@ -13,11 +13,11 @@ use forebay_proto::{Encoding, decode, encode, v1};
 use tokio::sync::Semaphore;
 
 use super::{
+    ahead::{Ahead, AheadSender},
+    counts::store,
     environment::Environment,
-    epoch::task::{Ahead, AheadSender},
     error::StreamError,
     flights::{Flights, Progress},
-    kept,
 };
 use crate::{catalog::LeftOut, state::Kind};
 use columns::DescribedColumns;
@@ -85,7 +85,7 @@ impl Descriptions {
     async fn compute(&self, described: DescribedColumns, progress: Progress) -> Result<v1::Description, StreamError> {
         let Environment { cpu, state, .. } = self.environment.as_ref();
         let key = described.key();
-        if let Some(bytes) = kept::load(state, Kind::Description, &key).await
+        if let Some(bytes) = store::load(state, Kind::Description, &key).await
             && let Some(kept) = cpu.run(move || Some(decode(&bytes).ok()?.0)).await?
         {
             return Ok(kept);
@@ -94,7 +94,7 @@ impl Descriptions {
         let _permit = self.permits.acquire().await;
         let description = pass::describe(&self.environment, &described, progress).await?;
         let message = encode(&description, Encoding::Protobuf);
-        kept::store(state, Kind::Description, &key, &message, KEPT_MAX).await;
+        store::store(state, Kind::Description, &key, &message, KEPT_MAX).await;
         Ok(description)
     }
 }

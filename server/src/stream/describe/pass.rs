@@ -7,18 +7,19 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use forebay_proto::v1;
-use futures::future;
 
 use super::{answer, columns::DescribedColumns};
 use crate::{
     cpu_pool::in_parallel,
     engine::{ColumnProfile, EngineError},
     log::PARTS,
+    metrics::StageTimes,
     stream::{
         environment::Environment,
         error::StreamError,
         flights::Progress,
-        row_pass::{self, RowSink},
+        row_pass::{self, PassSink},
+        rows::{drive::RowSink, prefilter::NextRows},
     },
 };
 
@@ -94,25 +95,24 @@ async fn run(
 ) -> Result<ProfilePass, StreamError> {
     tracing::debug!(target: PARTS, pass = progress.passes_begun() + 1, columns = pass.columns.len(), "describing");
     let names = pass.columns.iter().map(|column| column.name.clone()).collect();
-    let (snapshot, groups) = (&described.snapshot, 0..described.snapshot.row_groups().len());
-    row_pass::run(environment, snapshot, &described.expressions, names, groups, pass, progress).await
+    let (rows, groups) = ((&described.snapshot, &described.expressions), 0..described.snapshot.row_groups().len());
+    row_pass::run(environment, rows, names, groups, pass, progress).await
 }
 
 // === impl ProfilePass ===
 
-impl RowSink for ProfilePass {
-    type Values = ();
-
+impl PassSink for ProfilePass {
     const PURPOSE: &'static str = "description";
 
     const CHUNKS_QUEUED: u64 = 0;
+}
 
-    fn compute(&mut self, rows: &RecordBatch) -> Result<(), StreamError> {
-        self.add(rows)
-    }
+impl RowSink<NextRows> for ProfilePass {
+    type Output = ();
 
-    fn take(&mut self, (): ()) -> impl Future<Output = bool> + Send {
-        future::ready(true)
+    fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<()>, StreamError> {
+        self.add_rows(&rows.passing.rows)?;
+        Ok(Some(()))
     }
 }
 
@@ -129,7 +129,7 @@ impl ProfilePass {
     }
 
     /// Adds passing rows, on all idle threads of the CPU pool.
-    fn add(&mut self, rows: &RecordBatch) -> Result<(), StreamError> {
+    fn add_rows(&mut self, rows: &RecordBatch) -> Result<(), StreamError> {
         self.rows += rows.num_rows() as u64;
         let push = self.push;
         // The rows also have the filter's columns.

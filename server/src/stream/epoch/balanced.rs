@@ -7,17 +7,19 @@ use arrow::{
     datatypes::DataType,
 };
 
-use super::{
-    run::{NextChunk, RunRows},
-    stored::{NextPassing, StoredReader},
-};
+use super::run::RunRows;
 use crate::{
     budget::Budget,
     metrics::{Stage, StageTimes},
     scan::CHUNK_ROWS_MAX,
     stream::{
         error::StreamError,
-        resolve::{balanced::RowDraws, passing::Passing, rows::Rows},
+        prepare::balanced::RowDraws,
+        rows::{
+            drive::{Next, RowSource},
+            passing::Passing,
+            reader::RowReader,
+        },
     },
 };
 
@@ -26,7 +28,7 @@ const REPEATED_BYTES_MAX: u64 = 16 << 20;
 
 /// Repeats the passing rows of a row group.
 pub(super) struct BalancedReader {
-    pub(super) stored: StoredReader,
+    pub(super) stored: RowReader,
     draws: RowDraws,
     drawn: Option<Drawn>,
     budget: Budget,
@@ -44,32 +46,32 @@ struct Drawn {
 // === impl BalancedReader ===
 
 impl BalancedReader {
-    pub(super) fn new(stored: StoredReader, draws: RowDraws, budget: &Budget) -> Self {
+    pub(super) fn new(stored: RowReader, draws: RowDraws, budget: &Budget) -> Self {
         Self { stored, draws, drawn: None, budget: budget.clone() }
     }
 
     /// Returns the next rows. Decodes: run it on the CPU pool.
-    pub(super) fn next_chunk(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
+    pub(super) fn next_chunk(&mut self, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
         loop {
             if let Some(drawn) = &mut self.drawn {
                 let start = Instant::now();
                 let next = drawn.next(&self.budget)?;
                 times.add_since(Stage::Transform, start);
                 if let Some(next) = next {
-                    return Ok(NextChunk::Rows(RunRows::Stored(next)));
+                    return Ok(Next::Rows(RunRows::Stored(next)));
                 }
                 self.drawn = None;
             }
-            let passing = match self.stored.next((0, None), rows, times)? {
-                NextPassing::Rows((passing, _)) => passing,
-                NextPassing::Blocked => return Ok(NextChunk::Blocked),
-                NextPassing::End => return Ok(NextChunk::End),
+            let passing = match self.stored.next(times)? {
+                Next::Rows(next) => next.passing,
+                Next::Blocked => return Ok(Next::Blocked),
+                Next::End => return Ok(Next::End),
             };
             let start = Instant::now();
             let draws = self.draws.next(&passing)?;
             times.add_since(Stage::Transform, start);
             if draws.iter().all(|draws| *draws == 1) {
-                return Ok(NextChunk::Rows(RunRows::Stored(passing)));
+                return Ok(Next::Rows(RunRows::Stored(passing)));
             }
             self.drawn = Some(Drawn { passing, draws, next: 0, returned: 0 });
         }

@@ -24,13 +24,15 @@ use forebay_proto::v1;
 use futures::{FutureExt, Stream};
 use tokio::sync::{Notify, mpsc};
 
-use super::task::{BATCHES_AHEAD, Batch, BatchSender};
 use crate::{
     budget::{Budget, BudgetError, Reservation, Revocable},
     cpu_pool::CpuError,
     metrics::{PauseReason, PausedGuard},
     plan::Limits,
-    stream::error::StreamError,
+    stream::{
+        ahead::{BATCHES_AHEAD, Batch, BatchSender},
+        error::StreamError,
+    },
     tenant::Spawned,
 };
 

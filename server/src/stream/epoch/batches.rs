@@ -5,19 +5,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use forebay_order::Share;
 
-use crate::stream::{
-    environment::Environment,
-    epoch::{
-        batch_task::BatchTask,
-        fitting,
-        group::GroupOpener,
-        in_order, memory, mixture,
-        outlet::{Ended, Outlet},
-        shuffled,
-    },
-    error::StreamError,
-    resolve::prepared::Prepared,
+use super::{
+    batch_task::BatchTask,
+    fitting,
+    group::GroupOpener,
+    in_order, memory, mixture,
+    outlet::{Ended, Outlet},
+    shuffled,
 };
+use crate::stream::{environment::Environment, error::StreamError, prepare::prepared::Prepared};
 
 /// Starts the batches of a rank from the request's start position; with `steps`, only that many.
 pub(crate) async fn start(

@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use forebay_kernels::compact;
 use forebay_order::Piece;
 
-use super::run::{NextChunk, RunRows};
+use super::run::RunRows;
 use crate::{
     cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows},
     metrics::{self, Stage, StageTimes},
@@ -20,7 +20,8 @@ use crate::{
         device::Workspace,
         environment::Environment,
         error::StreamError,
-        resolve::{finished::file_state, passing::Passing, prepared::Prepared},
+        prepare::{cache_level::file_state, prepared::Prepared},
+        rows::{drive::Next, passing::Passing},
     },
 };
 
@@ -124,36 +125,36 @@ impl CachedReader {
         skip: u64,
         seen: &mut u64,
         times: &mut StageTimes,
-    ) -> Result<NextChunk, StreamError> {
+    ) -> Result<Next<RunRows>, StreamError> {
         self.pass_over(skip, seen);
         if self.group.is_past_end(self.chunk) {
-            return Ok(NextChunk::End);
+            return Ok(Next::End);
         }
         // First: its claim is this reader's, which must not wait for it, whatever others did to the chunk meanwhile.
         if let Some(derived) = self.derived.take_if(|derived| derived.is_complete) {
             self.chunk += 1;
-            return Ok(NextChunk::Rows(self.finish(derived.claim, derived.passing, times)));
+            return Ok(Next::Rows(self.finish(derived.claim, derived.passing, times)));
         }
         if let Some(finished) = self.finished() {
             metrics::cache_chunks(true, 1);
             self.loaded = None;
             self.chunk += 1;
-            return Ok(NextChunk::Rows(RunRows::Finished(finished)));
+            return Ok(Next::Rows(RunRows::Finished(finished)));
         }
         let is_awaited = self.unawaited != Some(self.chunk);
         if self.derived.is_some() || is_awaited && self.group.is_on_disk(self.chunk) {
-            return Ok(NextChunk::Blocked);
+            return Ok(Next::Blocked);
         }
         let Some((reader, _)) = self.reader.as_mut().filter(|(_, next)| *next == self.chunk) else {
-            return Ok(NextChunk::Blocked);
+            return Ok(Next::Blocked);
         };
         let claim = self.group.claim(self.chunk);
         if claim.is_none() && is_awaited {
-            return Ok(NextChunk::Blocked);
+            return Ok(Next::Blocked);
         }
         let first_row = self.prepared.snapshot.row_groups()[self.row_group].rows.start
             + (self.chunk as u64).saturating_mul(self.chunks.chunk_rows);
-        let Some(next) = self.prepared.compiled.rows.next(reader, first_row, times)? else { return Ok(NextChunk::End) };
+        let Some(next) = self.prepared.compiled.rows.next(reader, first_row, times)? else { return Ok(Next::End) };
         // Chunks are found by their index: one of another size must not be cached, and no later one.
         if next.stored != self.chunks.stored_in(self.chunk) {
             return Err(self.prepared.miscounted());
@@ -161,18 +162,18 @@ impl CachedReader {
         let passing = next.passing.rows.num_rows() as u64;
         let is_skipped = *seen + passing <= skip;
         self.reader.as_mut().into_iter().for_each(|(_, next)| *next += 1);
-        if self.prepared.compiled.rows.has_functions() && !is_skipped {
+        if !self.prepared.compiled.rows.functions().is_empty() && !is_skipped {
             self.derived = Some(DerivedChunk { claim, passing: next.passing, is_complete: false });
-            return Ok(NextChunk::Blocked);
+            return Ok(Next::Blocked);
         }
         self.chunk += 1;
         if is_skipped {
             if let Some(claim) = claim {
                 claim.count(passing);
             }
-            return Ok(NextChunk::Rows(RunRows::Stored(next.passing)));
+            return Ok(Next::Rows(RunRows::Stored(next.passing)));
         }
-        Ok(NextChunk::Rows(self.finish(claim, next.passing, times)))
+        Ok(Next::Rows(self.finish(claim, next.passing, times)))
     }
 
     /// Computes a chunk, and keeps its finished rows if it was claimed.
@@ -192,8 +193,8 @@ impl CachedReader {
     /// Waits until the next chunk is finished or read from disk, or this reader can compute it.
     pub(super) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
         if let Some(DerivedChunk { claim, passing, .. }) = self.derived.take() {
-            let budget = &self.environment.budget;
-            let passing = self.prepared.with_functions(passing, self.row_group, budget, times).await?;
+            let scan = self.prepared.scan(&self.environment);
+            let passing = scan.with_functions(passing, self.row_group, times).await?;
             self.derived = Some(DerivedChunk { claim, passing, is_complete: true });
             return Ok(());
         }

@@ -3,16 +3,18 @@
 use std::iter;
 
 use forebay_order::{Share, Shuffle};
-use forebay_settings::ByteSize;
 
 use super::{
     in_order,
     memory::{self, GroupSizes},
 };
-use crate::{budget::BudgetError, stream::resolve::prepared::Prepared};
-
-/// Advised limits are multiples of this.
-const LIMIT_STEP_BYTES: u64 = 1 << 20;
+use crate::{
+    budget::BudgetError,
+    stream::{
+        advice::{of_pass, raise},
+        prepare::prepared::Prepared,
+    },
+};
 
 /// A search for smaller parameters.
 struct Search<'a> {
@@ -60,21 +62,6 @@ fn of_mixture(prepared: &Prepared, source: &BudgetError) -> String {
         None => "a smaller batch_size",
     };
     format!("request {changes}, or {}", of_pass(source))
-}
-
-/// Returns what to change so that a pass over a snapshot, such as the stream of a raw table or a fit, fits the budget
-/// that refused it.
-pub(crate) fn of_pass(source: &BudgetError) -> String {
-    if source.may_pass() {
-        return format!("wait for them to end, or {}", raise(source.reserved().saturating_add(source.bytes()), 1));
-    }
-    raise(source.bytes(), 1)
-}
-
-fn raise(bytes: u64, ranks: u64) -> String {
-    let limit = ByteSize(bytes.div_ceil(LIMIT_STEP_BYTES).saturating_mul(LIMIT_STEP_BYTES));
-    let whom = if ranks > 1 { format!(" for all {ranks} ranks") } else { String::new() };
-    format!("raise --memory-limit-bytes to {limit}{whom}")
 }
 
 /// Returns the powers of two below a number, largest first.
@@ -142,21 +129,10 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
 
     #[test]
     fn halves_to_one() {
         let all = |number| halvings(number).collect::<Vec<_>>();
         assert_eq!((all(1), all(2), all(5), all(8)), (vec![], vec![1], vec![4, 2, 1], vec![4, 2, 1]));
-    }
-
-    #[test]
-    fn a_table_names_the_limit_that_it_needs() {
-        let budget = Budget::new(3 << 20);
-        let held = budget.reserve(2 << 20).unwrap();
-        let busy = of_pass(&budget.reserve((2 << 20) + 1).unwrap_err());
-        assert_eq!(busy, "wait for them to end, or raise --memory-limit-bytes to 5MiB");
-        assert_eq!(of_pass(&budget.reserve(5_000_000_000).unwrap_err()), "raise --memory-limit-bytes to 4769MiB");
-        drop(held);
     }
 }

@@ -9,9 +9,9 @@ use super::{
     balanced::BalancedReader,
     cached::CachedReader,
     packed::PackedReader,
-    run::{NextChunk, NextRun, Run, RunRows},
+    run::{Run, RunRows},
     sequences::SequencesReader,
-    stored::{NextPassing, StoredReader, stored_rows},
+    stored::{self, stored_rows},
     windowed::{ComputedRows, WindowedReader},
 };
 use crate::{
@@ -21,7 +21,11 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{balanced::RowDraws, compiled::Made, finished::CacheLevel, prepared::Prepared, rows::Rows},
+        prepare::{balanced::RowDraws, cache_level::CacheLevel, compiled::Made, prepared::Prepared},
+        rows::{
+            drive::{Next, RowSource},
+            reader::{PartOfChunk, RowReader},
+        },
     },
 };
 
@@ -55,9 +59,9 @@ pub(crate) struct OpenGroup {
 
 /// The source of the rows.
 enum GroupSource {
-    Stored(Box<StoredReader>),
+    Stored(Box<RowReader>),
     /// A row group for which the cache, which is on, has no room.
-    Missed(Box<StoredReader>),
+    Missed(Box<RowReader>),
     Cached(Box<CachedReader>),
     /// Rows are repeated and left out.
     Balanced(Box<BalancedReader>),
@@ -131,7 +135,7 @@ impl GroupOpener {
         }
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
-        let stored = StoredReader::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
+        let stored = stored::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
         if let Some(balanced) = &self.prepared.balanced {
             let draws = RowDraws::new(balanced, piece.row_group);
             let reader = BalancedReader::new(stored, draws, &self.environment.budget);
@@ -198,20 +202,15 @@ impl OpenGroup {
 
     /// Returns the next passing rows of a piece, all of one chunk. Decodes: run it on the CPU pool, unless
     /// [`Self::is_finished`].
-    pub(crate) fn next_run(
-        &mut self,
-        piece: &Piece,
-        rows: &Rows,
-        times: &mut StageTimes,
-    ) -> Result<NextRun, StreamError> {
+    pub(crate) fn next_run(&mut self, piece: &Piece, times: &mut StageTimes) -> Result<Next<Run>, StreamError> {
         let end = piece.skip + piece.take;
         while self.seen < end {
             let (chunk, first) = match self.pending.take() {
                 Some(pending) => pending,
-                None => match self.next_chunk(piece, rows, times)? {
-                    NextChunk::Rows(chunk) => (chunk, 0),
-                    NextChunk::Blocked => return Ok(NextRun::Blocked),
-                    NextChunk::End => return Ok(NextRun::End),
+                None => match self.next_chunk(piece, times)? {
+                    Next::Rows(chunk) => (chunk, 0),
+                    Next::Blocked => return Ok(Next::Blocked),
+                    Next::End => return Ok(Next::End),
                 },
             };
             let count = (chunk.len() - first) as u64;
@@ -224,10 +223,10 @@ impl OpenGroup {
                 self.pending = Some((chunk.clone(), range.end));
             }
             if !range.is_empty() {
-                return Ok(NextRun::Run(Run { rows: chunk, range }));
+                return Ok(Next::Rows(Run { rows: chunk, range }));
             }
         }
-        Ok(NextRun::End)
+        Ok(Next::End)
     }
 
     /// Waits until [`Self::next_run`] is not blocked: until no other reader computes the next chunk, and if this one has
@@ -237,7 +236,7 @@ impl OpenGroup {
             GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.complete(times).await,
             GroupSource::Cached(cached) => cached.prepare(times).await,
             GroupSource::Balanced(balanced) => balanced.stored.complete(times).await,
-            GroupSource::Packed(packed) => packed.stored.complete(times).await,
+            GroupSource::Packed(packed) => packed.ready(times).await,
             GroupSource::Sequences(sequences) => sequences.prepare(times).await,
             GroupSource::Windowed(windowed) => windowed.prepare(times).await,
         }
@@ -260,28 +259,24 @@ impl OpenGroup {
         self.seen >= piece.skip + piece.take
     }
 
-    fn next_chunk(&mut self, piece: &Piece, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
+    fn next_chunk(&mut self, piece: &Piece, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
         let skip = piece.skip.saturating_sub(self.seen);
         let end = self.is_copied.then(|| self.end - self.seen);
         let (next, is_missed) = match &mut self.source {
-            GroupSource::Stored(stored) => (stored.next((skip, end), rows, times)?, false),
-            GroupSource::Missed(stored) => (stored.next((skip, end), rows, times)?, true),
+            GroupSource::Stored(stored) => (stored.next_part((skip, end), times)?, false),
+            GroupSource::Missed(stored) => (stored.next_part((skip, end), times)?, true),
             GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
-            GroupSource::Balanced(balanced) => return balanced.next_chunk(rows, times),
-            GroupSource::Packed(packed) => return packed.next_chunk(rows, times),
+            GroupSource::Balanced(balanced) => return balanced.next_chunk(times),
+            GroupSource::Packed(packed) => return packed.next(times),
             GroupSource::Sequences(sequences) => return Ok(sequences.next_chunk()),
-            GroupSource::Windowed(windowed) => return windowed.next_chunk(piece.skip, &mut self.seen, rows, times),
+            GroupSource::Windowed(windowed) => return windowed.next_chunk(piece.skip, &mut self.seen, times),
         };
-        Ok(match next {
-            NextPassing::Rows((passing, before)) => {
-                if is_missed && before + passing.rows.num_rows() as u64 > skip {
-                    metrics::cache_chunks(false, 1);
-                }
-                self.seen += before;
-                NextChunk::Rows(RunRows::Stored(passing))
+        Ok(next.map(|PartOfChunk { next, before }| {
+            if is_missed && before + next.passing.rows.num_rows() as u64 > skip {
+                metrics::cache_chunks(false, 1);
             }
-            NextPassing::Blocked => NextChunk::Blocked,
-            NextPassing::End => NextChunk::End,
-        })
+            self.seen += before;
+            RunRows::Stored(next.passing)
+        }))
     }
 }

@@ -1,6 +1,6 @@
 //! A rank's rows in file order: its pieces of row groups, one after another, cut into batches of the requested size.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{mem, ops::ControlFlow, time::Instant};
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -9,20 +9,20 @@ use arrow::{
 use forebay_order::{Piece, Sequence, Share};
 use futures::StreamExt;
 
+use super::{
+    group::GroupOpener,
+    outlet::{Ended, Outlet},
+    piece::PieceReader,
+    run::Run,
+};
 use crate::{
-    log::PARTS,
     metrics::{Stage, StageTimes},
     stream::{
-        decode::decode,
+        ahead::{Ahead, AheadSender, fetched_ahead},
         device::{Builder, Executable, Workspace},
-        epoch::{
-            group::GroupOpener,
-            outlet::{Ended, Outlet},
-            run::{NextRun, Run},
-            task::{Ahead, AheadSender, fetched_ahead},
-        },
         error::StreamError,
-        resolve::prepared::Prepared,
+        prepare::prepared::Prepared,
+        rows::drive::{RowSink, drive},
     },
 };
 
@@ -39,6 +39,9 @@ struct Filler {
     /// Dictionaries that went through the chains for the previous batch.
     workspace: Workspace,
 }
+
+/// Hands runs on to be computed from, with the time that they took.
+struct RunSender(AheadSender<(Run, StageTimes)>);
 
 /// Sends a share's batches: fetches row groups, decodes runs and fills batches concurrently.
 pub(crate) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
@@ -76,7 +79,6 @@ async fn decode_runs(
     sender: AheadSender<(Run, StageTimes)>,
 ) -> Result<(), StreamError> {
     let GroupOpener { environment, prepared, .. } = &opener;
-    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     let mut before: Option<Piece> = None;
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
         let (opener, continues) =
@@ -84,48 +86,37 @@ async fn decode_runs(
         before = Some(piece);
         async move { Ok((piece, continues, opener.open_in_order(piece, continues).await?)) }
     }));
-    let mut computed = None;
-    let (mut times, columns, cpu) = (StageTimes::default(), rows.projection.schema(), environment.cpu.timed());
+    let scan = prepared.scan(environment).timed();
+    let (mut computed, mut times, mut runs) = (None, StageTimes::default(), RunSender(sender));
     loop {
         let start = Instant::now();
-        let Some(opened) = groups.next().await else { break };
+        let Some(opened) = groups.next().await else { return Ok(()) };
         let (piece, continues, mut group) = opened?;
         times.add_opened(start, group.fetch_time());
         if let Some(computed) = computed.take().filter(|_| continues) {
             group.continue_from(computed);
         }
-        while !group.is_past(&piece) {
-            let run = if group.is_finished(&piece) {
-                group.next_run(&piece, rows, &mut times)
-            } else {
-                let rows = Arc::clone(rows);
-                let span = tracing::info_span!(target: PARTS, "decode", row_group = piece.row_group as i64);
-                let next_run = move || {
-                    let _in_span = span.entered();
-                    let run = group.next_run(&piece, &rows, &mut times);
-                    (group, times, run)
-                };
-                let row_group = &snapshot.row_groups()[piece.row_group];
-                let run;
-                (group, times, run) = decode(&cpu, snapshot, row_group, columns, next_run).await?;
-                times.add(Stage::Queue, cpu.take_queued());
-                run
-            };
-            let run = match run? {
-                NextRun::Run(run) => run,
-                NextRun::Blocked => {
-                    group.prepare(&mut times).await?;
-                    continue;
-                }
-                NextRun::End => return Err(prepared.miscounted()),
-            };
-            if sender.send(Ok((run, mem::take(&mut times)))).await.is_err() {
-                return Ok(());
-            }
+        let reader = PieceReader::passed_on(group, piece, prepared);
+        let (read, flow);
+        (read, runs, flow) = drive(&scan, piece.row_group, (reader, runs), &mut times).await?;
+        if flow.is_break() {
+            return Ok(());
         }
-        computed = group.into_computed();
+        computed = read.group.into_computed();
     }
-    Ok(())
+}
+
+impl RowSink<Run> for RunSender {
+    type Output = Run;
+
+    fn add(&mut self, run: Run, _: &mut StageTimes) -> Result<Option<Run>, StreamError> {
+        Ok(Some(run))
+    }
+
+    async fn take(&mut self, run: Run, times: &mut StageTimes) -> Result<ControlFlow<()>, StreamError> {
+        let is_sent = self.0.send(Ok((run, mem::take(times)))).await.is_ok();
+        Ok(if is_sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    }
 }
 
 /// Whether the windows of a piece are those after the ones of another piece, in file order.

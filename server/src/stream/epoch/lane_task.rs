@@ -1,27 +1,29 @@
 //! The task of one lane: computes its windows ahead, writing every row directly to its permuted place.
 
-use std::{mem, ops::Range, sync::Arc, time::Instant};
+use std::{convert::Infallible, mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
-use forebay_order::{Lane, Piece, Sequence, Window};
+use forebay_order::{Lane, Sequence, Window};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
+use super::{
+    group::{GroupOpener, OpenGroup},
+    piece::PieceReader,
+    run::Run,
+};
 use crate::{
-    cpu_pool::CpuPool,
     log::PARTS,
     metrics::{Stage, StageTimes},
     stream::{
-        decode::decode,
+        ahead::fetched_ahead,
         device::{Builder, Workspace},
-        epoch::{
-            group::{GroupOpener, OpenGroup},
-            run::NextRun,
-            task::fetched_ahead,
-        },
         error::StreamError,
-        resolve::rows::Rows,
+        rows::{
+            drive::{RowSink, drive},
+            scan::RowScan,
+        },
     },
 };
 
@@ -45,8 +47,15 @@ pub(super) struct LaneTask {
     /// Dictionaries that went through the chains for the previous window.
     workspace: Workspace,
     times: StageTimes,
-    /// Measures how long the lane's jobs wait.
-    cpu: CpuPool,
+    /// Its CPU pool measures how long the lane's jobs wait.
+    scan: RowScan,
+}
+
+/// Writes rows to their places in a window.
+struct Scatter {
+    builder: Builder,
+    places: Vec<u32>,
+    done: usize,
 }
 
 impl LaneTask {
@@ -58,7 +67,7 @@ impl LaneTask {
             open: None,
             workspace: Workspace::default(),
             times: StageTimes::default(),
-            cpu: epoch.opener.environment.cpu.timed(),
+            scan: epoch.opener.prepared.scan(&epoch.opener.environment).timed(),
         }
     }
 
@@ -93,7 +102,7 @@ impl LaneTask {
     pub(super) async fn timed(&mut self, window: Window, lane: u64, index: u64) -> Result<TimedWindow, StreamError> {
         let span = tracing::info_span!(target: PARTS, "window", lane = lane as i64, window = index as i64);
         let computed = self.compute(window).instrument(span).await;
-        self.times.add(Stage::Queue, self.cpu.take_queued());
+        self.times.add(Stage::Queue, self.scan.cpu.take_queued());
         computed.map(|window| (window, mem::take(&mut self.times)))
     }
 
@@ -104,9 +113,9 @@ impl LaneTask {
         let pieces = sequence.pieces(window.rows.clone());
         let executable = prepared.compiled.executable.clone();
         let workspace = mem::take(&mut self.workspace);
-        let begin = move || (executable.scattered(row_count, workspace), window.places());
-        let (mut builder, mut places) = self.cpu.run(begin).await?;
-        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
+        let begin =
+            move || Scatter { builder: executable.scattered(row_count, workspace), places: window.places(), done: 0 };
+        let mut scatter = self.scan.cpu.run(begin).await?;
         let mut open = self.open.take();
         let (mut place, end) = (window_start, self.end);
         let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
@@ -123,59 +132,32 @@ impl LaneTask {
                 }
             }
         }));
-        let mut done = 0;
         loop {
             let start = Instant::now();
             let Some(opened) = groups.next().await else { break };
-            let (piece, mut group) = opened?;
+            let (piece, group) = opened?;
             self.times.add_opened(start, group.fetch_time());
-            let row_group = &snapshot.row_groups()[piece.row_group];
-            while !group.is_past(&piece) {
-                let (chunk_rows, mut times) = (Arc::clone(rows), mem::take(&mut self.times));
-                let work = move || {
-                    let scattered = scatter(&mut group, &piece, &chunk_rows, &mut builder, &places[done..], &mut times);
-                    (builder, places, group, times, scattered)
-                };
-                let scattered;
-                (builder, places, group, self.times, scattered) =
-                    decode(&self.cpu, snapshot, row_group, rows.projection.schema(), work).await?;
-                let (count, is_blocked) = scattered?;
-                done += count;
-                if is_blocked {
-                    group.prepare(&mut self.times).await?;
-                } else if !group.is_past(&piece) {
-                    return Err(prepared.miscounted());
-                }
-            }
-            self.open = Some(group);
+            let reader = PieceReader::new(group, piece, &prepared);
+            let read;
+            (read, scatter, _) = drive(&self.scan, piece.row_group, (reader, scatter), &mut self.times).await?;
+            self.open = Some(read.group);
         }
-        let (window, workspace) = self.cpu.run(move || builder.finish()).await?;
+        let (window, workspace) = self.scan.cpu.run(move || scatter.builder.finish()).await?;
         self.workspace = workspace;
         Ok(window?)
     }
 }
 
-/// Writes the rows of a piece to their places, until the row group is blocked. Returns the number of rows, and whether it
-/// is.
-fn scatter(
-    group: &mut OpenGroup,
-    piece: &Piece,
-    rows: &Rows,
-    builder: &mut Builder,
-    places: &[u32],
-    times: &mut StageTimes,
-) -> Result<(usize, bool), StreamError> {
-    let mut done = 0;
-    loop {
-        let run = match group.next_run(piece, rows, times)? {
-            NextRun::Run(run) => run,
-            NextRun::Blocked => return Ok((done, true)),
-            NextRun::End => return Ok((done, false)),
-        };
-        let start = Instant::now();
-        let count = run.range.len();
-        run.scatter_to(builder, &places[done..done + count])?;
-        done += count;
+// === impl Scatter ===
+
+impl RowSink<Run> for Scatter {
+    type Output = Infallible;
+
+    fn add(&mut self, run: Run, times: &mut StageTimes) -> Result<Option<Infallible>, StreamError> {
+        let (start, count) = (Instant::now(), run.range.len());
+        run.scatter_to(&mut self.builder, &self.places[self.done..self.done + count])?;
+        self.done += count;
         times.add_since(Stage::Assemble, start);
+        Ok(None)
     }
 }

@@ -6,14 +6,16 @@ use super::{
     batch_task::BatchMemory,
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
-    task::{BATCHES_AHEAD, FETCH_AHEAD},
     windowed,
 };
 use crate::{
     catalog::RowGroup,
-    stream::resolve::{
-        compiled::Made,
-        prepared::{Prepared, PreparedMixture},
+    stream::{
+        ahead::{BATCHES_AHEAD, FETCH_AHEAD},
+        prepare::{
+            compiled::Made,
+            prepared::{Prepared, PreparedMixture},
+        },
     },
 };
 

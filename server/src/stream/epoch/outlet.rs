@@ -9,9 +9,9 @@ use forebay_proto::v1;
 use crate::{
     metrics::{Stage, StageTimes},
     stream::{
-        epoch::task::{Batch, BatchSender},
+        ahead::{Batch, BatchSender},
         error::StreamError,
-        resolve::prepared::Prepared,
+        prepare::prepared::Prepared,
     },
 };
 

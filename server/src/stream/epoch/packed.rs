@@ -7,17 +7,19 @@ use std::{sync::Arc, time::Instant};
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_kernels::Packer;
 
-use super::{
-    run::{NextChunk, RunRows},
-    stored::{NextPassing, StoredReader},
-};
+use super::run::RunRows;
 use crate::{
     budget::Budget,
     metrics::{Stage, StageTimes},
     plan::{PackedOutput, ROW_ID},
     stream::{
         error::StreamError,
-        resolve::{documents::Documents, passing::Passing, rows::Rows},
+        rows::{
+            documents::Documents,
+            drive::{Next, RowSource},
+            passing::Passing,
+            reader::RowReader,
+        },
     },
 };
 
@@ -26,7 +28,7 @@ const TOKEN_BYTES: u64 = 16;
 
 /// Packs the documents of a row group.
 pub(super) struct PackedReader {
-    pub(super) stored: StoredReader,
+    pub(super) stored: RowReader,
     output: Arc<PackedOutput>,
     documents: Documents,
     packer: Packer,
@@ -34,22 +36,26 @@ pub(super) struct PackedReader {
 }
 
 impl PackedReader {
-    pub(super) fn new(stored: StoredReader, output: &Arc<PackedOutput>, budget: &Budget) -> Self {
+    pub(super) fn new(stored: RowReader, output: &Arc<PackedOutput>, budget: &Budget) -> Self {
         let packer = Packer::new(Arc::clone(&output.packing), Arc::clone(&output.sequences));
         let (output, documents, budget) = (Arc::clone(output), Documents::new(output), budget.clone());
         Self { stored, output, documents, packer, budget }
     }
+}
 
-    /// Returns the next sequences. Decodes: run it on the CPU pool.
-    pub(super) fn next_chunk(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<NextChunk, StreamError> {
+impl RowSource for PackedReader {
+    /// Sequences.
+    type Rows = RunRows;
+
+    fn next(&mut self, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
         loop {
-            let passing = match self.stored.next((0, None), rows, times)? {
-                NextPassing::Rows((passing, _)) => passing,
-                NextPassing::Blocked => return Ok(NextChunk::Blocked),
-                NextPassing::End => {
+            let passing = match self.stored.next(times)? {
+                Next::Rows(next) => next.passing,
+                Next::Blocked => return Ok(Next::Blocked),
+                Next::End => {
                     let last = self.packer.finish()?;
                     let sequences = last.map(|last| RunRows::Stored(Passing::of_sequences(last, None)));
-                    return Ok(sequences.map_or(NextChunk::End, NextChunk::Rows));
+                    return Ok(sequences.map_or(Next::End, Next::Rows));
                 }
             };
             let start = Instant::now();
@@ -63,8 +69,12 @@ impl PackedReader {
             let sequences = self.packer.push(&documents, row_ids)?;
             times.add_since(Stage::Assemble, start);
             if sequences.num_rows() > 0 {
-                return Ok(NextChunk::Rows(RunRows::Stored(Passing::of_sequences(sequences, Some(held)))));
+                return Ok(Next::Rows(RunRows::Stored(Passing::of_sequences(sequences, Some(held)))));
             }
         }
+    }
+
+    async fn ready(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
+        self.stored.complete(times).await
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 
-use crate::stream::{device::Builder, error::StreamError, resolve::passing::Passing};
+use crate::stream::{device::Builder, error::StreamError, rows::passing::Passing};
 
 /// Passing rows of a chunk.
 pub(crate) struct Run {
@@ -19,23 +19,6 @@ pub(crate) enum RunRows {
     Stored(Passing),
     /// Rows that the kernels have computed.
     Finished(RecordBatch),
-}
-
-/// The next rows of a row group.
-pub(crate) enum NextRun {
-    Run(Run),
-    /// Another stream computes the rows, or their bytes are not fetched: see `OpenGroup::prepare`.
-    Blocked,
-    /// The row group has no more rows.
-    End,
-}
-
-/// The next chunk of a row group.
-pub(super) enum NextChunk {
-    Rows(RunRows),
-    /// See [`NextRun::Blocked`].
-    Blocked,
-    End,
 }
 
 // === impl Run, RunRows ===

@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Instant};
 
+use arrow::array::RecordBatch;
+
 use super::{
     packed::PackedReader,
-    run::{NextChunk, RunRows},
+    run::RunRows,
     shared_sequences::{SequenceGroup, Sequences},
-    stored::StoredReader,
+    stored,
 };
 use crate::{
     cache::CachedChunks,
@@ -14,10 +16,13 @@ use crate::{
     plan::PackedOutput,
     scan::ALL_ROWS,
     stream::{
-        decode::decode,
         environment::Environment,
         error::StreamError,
-        resolve::{finished::file_state, passing::Passing, prepared::Prepared},
+        prepare::{cache_level::file_state, prepared::Prepared},
+        rows::{
+            drive::{Next, RowSink, drive},
+            passing::Passing,
+        },
     },
 };
 
@@ -45,6 +50,10 @@ struct AllSequences {
     bytes: u64,
 }
 
+/// The sequences of a row group.
+#[derive(Default)]
+struct Batches(Vec<RecordBatch>);
+
 impl SequencesReader {
     /// A reader of fewer sequences than a row group has; none if they take too much memory to keep.
     pub(super) fn new(
@@ -66,11 +75,11 @@ impl SequencesReader {
     }
 
     /// Returns the next sequences.
-    pub(super) fn next_chunk(&mut self) -> NextChunk {
-        let Some(sequences) = self.shared.get() else { return NextChunk::Blocked };
+    pub(super) fn next_chunk(&mut self) -> Next<RunRows> {
+        let Some(sequences) = self.shared.get() else { return Next::Blocked };
         let batch = sequences.batches.get(self.next).cloned();
         self.next += 1;
-        batch.map_or(NextChunk::End, |batch| NextChunk::Rows(RunRows::Stored(Passing::of_sequences(batch, None))))
+        batch.map_or(Next::End, |batch| Next::Rows(RunRows::Stored(Passing::of_sequences(batch, None))))
     }
 
     /// Waits until the sequences are there, and computes them if no other reader does.
@@ -92,27 +101,25 @@ impl AllSequences {
     async fn compute(&self, times: &mut StageTimes) -> Result<Sequences, StreamError> {
         let Self { environment, prepared, chunks, .. } = self;
         let (held, start) = (environment.budget.reserve(self.bytes)?, Instant::now());
-        let stored = StoredReader::open(environment, prepared, chunks.as_ref(), self.row_group, ALL_ROWS).await?;
-        let mut reader = PackedReader::new(stored, &self.output, &environment.budget);
+        let stored = stored::open(environment, prepared, chunks.as_ref(), self.row_group, ALL_ROWS).await?;
+        let reader = PackedReader::new(stored, &self.output, &environment.budget);
         times.add_opened(start, reader.stored.fetch_time());
-        let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-        let row_group = &snapshot.row_groups()[self.row_group];
-        let mut batches = Vec::new();
-        loop {
-            let (of_job, mut spent) = (Arc::clone(rows), std::mem::take(times));
-            let step = move || {
-                let next = reader.next_chunk(&of_job, &mut spent);
-                (reader, spent, next)
-            };
-            let next;
-            (reader, *times, next) =
-                decode(&environment.cpu, snapshot, row_group, rows.projection.schema(), step).await?;
-            match next? {
-                NextChunk::Rows(RunRows::Stored(sequences)) => batches.push(sequences.rows),
-                NextChunk::Rows(RunRows::Finished(sequences)) => batches.push(sequences),
-                NextChunk::Blocked => reader.stored.complete(times).await?,
-                NextChunk::End => return Ok(Sequences::new(batches, held)),
-            }
-        }
+        let scan = prepared.scan(environment);
+        let (_, Batches(batches), _) = drive(&scan, self.row_group, (reader, Batches::default()), times).await?;
+        Ok(Sequences::new(batches, held))
+    }
+}
+
+// === impl Batches ===
+
+impl RowSink<RunRows> for Batches {
+    type Output = ();
+
+    fn add(&mut self, rows: RunRows, _: &mut StageTimes) -> Result<Option<()>, StreamError> {
+        self.0.push(match rows {
+            RunRows::Stored(sequences) => sequences.rows,
+            RunRows::Finished(sequences) => sequences,
+        });
+        Ok(Some(()))
     }
 }

@@ -11,8 +11,8 @@ use arrow::{array::RecordBatch, compute::concat_batches};
 use forebay_kernels::{BatchBuilder, PlacedWindow, Workspace};
 
 use super::{
-    run::{NextChunk, RunRows},
-    stored::{NextPassing, StoredReader, stored_rows},
+    run::RunRows,
+    stored::{self, stored_rows},
 };
 use crate::{
     cache::CachedChunks,
@@ -21,7 +21,13 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        resolve::{passing::Passing, prepared::Prepared, rows::Rows, windows::EpochWindows},
+        prepare::{prepared::Prepared, windows::EpochWindows},
+        rows::{
+            drive::Next,
+            passing::Passing,
+            prefilter::NextRows,
+            reader::{PartOfChunk, RowReader},
+        },
     },
 };
 
@@ -53,7 +59,7 @@ pub(crate) struct ComputedRows {
 
 /// A row group whose rows are read.
 struct RowsOfGroup {
-    stored: StoredReader,
+    stored: RowReader,
     /// The place of its next row among all rows that pass, and that of its last needed row.
     next: u64,
     end: u64,
@@ -122,32 +128,31 @@ impl WindowedReader {
         &mut self,
         skip: u64,
         seen: &mut u64,
-        rows: &Rows,
         times: &mut StageTimes,
-    ) -> Result<NextChunk, StreamError> {
+    ) -> Result<Next<RunRows>, StreamError> {
         if self.first + skip > self.next {
             self.next = self.first + skip;
             *seen = skip;
         }
         loop {
             if self.next >= self.end {
-                return Ok(NextChunk::End);
+                return Ok(Next::End);
             }
             let start = Instant::now();
             if let Some(windows) = self.made()? {
                 times.add_since(Stage::Assemble, start);
                 self.next += windows.num_rows() as u64;
-                return Ok(NextChunk::Rows(RunRows::Finished(windows)));
+                return Ok(Next::Rows(RunRows::Finished(windows)));
             }
-            let Some(reading) = &mut self.reading else { return Ok(NextChunk::Blocked) };
+            let Some(reading) = &mut self.reading else { return Ok(Next::Blocked) };
             let needed = self.windows.span(&(self.next..self.next + 1)).start;
             let from = needed.max(self.rows.end());
             if reading.next >= reading.end || reading.next > from {
                 self.reading = None;
-                return Ok(NextChunk::Blocked);
+                return Ok(Next::Blocked);
             }
-            match reading.stored.next((from.saturating_sub(reading.next), None), rows, times)? {
-                NextPassing::Rows((passing, _)) => {
+            match reading.stored.next_part((from.saturating_sub(reading.next), None), times)? {
+                Next::Rows(PartOfChunk { next: NextRows { passing, .. }, .. }) => {
                     let (start, count) = (reading.next, passing.rows.num_rows());
                     reading.next += count as u64;
                     let unneeded = from.saturating_sub(start).min(count as u64) as usize;
@@ -156,8 +161,8 @@ impl WindowedReader {
                     self.rows.add(&passing, start + unneeded as u64, needed, &self.windows)?;
                     times.add_since(Stage::Assemble, started);
                 }
-                NextPassing::Blocked => return Ok(NextChunk::Blocked),
-                NextPassing::End => return Err(self.prepared.miscounted()),
+                Next::Blocked => return Ok(Next::Blocked),
+                Next::End => return Err(self.prepared.miscounted()),
             }
         }
     }
@@ -186,7 +191,7 @@ impl WindowedReader {
         let end = span.end.min(of_group.end);
         let stored = stored_rows(prepared, row_group, &(from - of_group.start..end - of_group.start));
         let next = of_group.start + stored.start;
-        let opened = StoredReader::open(environment, prepared, self.chunks.as_ref(), row_group, stored).await?;
+        let opened = stored::open(environment, prepared, self.chunks.as_ref(), row_group, stored).await?;
         self.fetch_time = opened.fetch_time();
         self.reading = Some(RowsOfGroup { stored: opened, next, end });
         Ok(())

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::stream::{
     epoch::memory,
-    resolve::prepared::{Prepared, PreparedMixture},
+    prepare::prepared::{Prepared, PreparedMixture},
 };
 
 /// One source of a mixture.

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::{
     scan::{self, ALL_ROWS, GroupPages},
-    stream::{environment::Environment, epoch::group::needed_rows, error::StreamError, resolve::prepared::Prepared},
+    stream::{environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::prepared::Prepared},
 };
 
 /// Row groups whose pages are read for an explanation, at most; others count as a whole.

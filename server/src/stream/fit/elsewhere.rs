@@ -14,7 +14,7 @@ use crate::{
     catalog::{SentSnapshot, Snapshot},
     engine::Engine,
     plan::{self, Answer, PlanError, Question, Sample},
-    stream::{error::StreamError, flights::Progress, resolve::expressions::Expressions},
+    stream::{error::StreamError, flights::Progress, rows::expressions::Expressions},
 };
 
 /// The version of messages and partial rows: both ends of a pass are of one program version.

@@ -8,7 +8,7 @@ use crate::{
     catalog::Snapshot,
     plan,
     state::{Kind, short_digest},
-    stream::{environment::Environment, kept},
+    stream::{counts::store, environment::Environment},
 };
 
 /// Fits to keep; those that were used longest ago are removed.
@@ -30,7 +30,7 @@ pub(super) fn key(fit: &PinnedFit) -> String {
 /// Reads the result of a fit. None if it is not kept, or if anything that belongs to its plan was removed or damaged or
 /// cannot be read: a new fit restores it.
 pub(super) async fn load(environment: &Environment, snapshot: &Snapshot, key: &str) -> Option<v1::FitResult> {
-    let plan_id = kept::load(&environment.state, Kind::Fit, key).await?;
+    let plan_id = store::load(&environment.state, Kind::Fit, key).await?;
     result(environment, snapshot, plan_id).await
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn store(
     plan_id: &str,
 ) -> Option<v1::FitResult> {
     let state = &environment.state;
-    let first = kept::store_first(state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await?;
+    let first = store::store_first(state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await?;
     if first == plan_id.as_bytes() {
         return None;
     }
@@ -56,7 +56,7 @@ pub(super) async fn store(
 
 /// Keeps the plan that a forced fit learned.
 pub(super) async fn replace(environment: &Environment, key: &str, plan_id: &str) {
-    kept::store(&environment.state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await;
+    store::store(&environment.state, Kind::Fit, key, plan_id.as_bytes(), KEPT_MAX).await;
 }
 
 async fn result(environment: &Environment, snapshot: &Snapshot, plan_id: Bytes) -> Option<v1::FitResult> {

@@ -1,8 +1,8 @@
 //! Learns a plan's parameters: collects its questions, answers those of one pass at a time, and stores the fitted plan.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
 use tracing::Instrument;
 
@@ -17,6 +17,7 @@ use crate::{
     catalog::Snapshot,
     engine::QUEUE_BATCHES_MAX,
     log::PARTS,
+    metrics::StageTimes,
     plan::{self, Answer, Question, Sample, Tables},
     state::Kind,
     stream::{
@@ -25,14 +26,18 @@ use crate::{
         flights::Progress,
         plan_records::StoredFor,
         plan_store::{FittedTypes, PlanStore},
-        resolve::{
-            derivation::Derivation,
+        prepare::{
             drift::{self, FittedColumns},
-            expressions::{Expressions, RowSource},
             functions::with_functions,
             lookup::with_tables,
         },
-        row_pass::{self, RowSink},
+        row_pass::{self, PassSink},
+        rows::{
+            derivation::Derivation,
+            drive::RowSink,
+            expressions::{Expressions, RowsOf},
+            prefilter::NextRows,
+        },
     },
 };
 
@@ -116,7 +121,7 @@ async fn answers(
     let columns = pass.layout().columns().map(str::to_owned).collect();
     let groups = 0..snapshot.row_groups().len();
     let span = tracing::info_span!(target: PARTS, "pass", number = progress.passes_begun() as i64 + 1);
-    let run = row_pass::run(environment, snapshot, expressions, columns, groups, pass, progress);
+    let run = row_pass::run(environment, (snapshot, expressions), columns, groups, pass, progress);
     run.instrument(span).await?.answers(questions).await
 }
 
@@ -131,7 +136,7 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
         let before = plan;
         let plan = plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
         let checked = || {
-            let source = RowSource::Snapshot { sample };
+            let source = RowsOf::Snapshot { sample };
             let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
             fitted.check_units(&expressions.schema)?;
             let run = dry_run::dry_run(&plan, &expressions.chain_schema, &tables);
@@ -169,19 +174,22 @@ async fn store(
     Ok(result_of(plan_id, plan))
 }
 
-impl RowSink for Pass {
-    type Values = PassValues;
-
+impl PassSink for Pass {
     const PURPOSE: &'static str = "fit";
 
     /// Those that wait for an aggregate, and the one that it processes.
     const CHUNKS_QUEUED: u64 = QUEUE_BATCHES_MAX as u64 + 1;
+}
 
-    fn compute(&mut self, rows: &RecordBatch) -> Result<PassValues, StreamError> {
-        self.layout().values(rows)
+impl RowSink<NextRows> for Pass {
+    type Output = PassValues;
+
+    fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<PassValues>, StreamError> {
+        self.layout().values(&rows.passing.rows).map(Some)
     }
 
-    fn take(&mut self, values: PassValues) -> impl Future<Output = bool> + Send {
-        self.push(values)
+    async fn take(&mut self, values: PassValues, _: &mut StageTimes) -> Result<ControlFlow<()>, StreamError> {
+        // An aggregate that failed has the error.
+        Ok(if self.push(values).await { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }

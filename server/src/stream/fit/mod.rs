@@ -21,11 +21,11 @@ use forebay_proto::v1;
 use tokio::sync::Semaphore;
 
 use super::{
+    ahead::{Ahead, AheadSender},
     environment::Environment,
-    epoch::task::{Ahead, AheadSender},
     error::StreamError,
     flights::{Flights, Progress},
-    resolve::{
+    prepare::{
         functions::pin_functions,
         lookup::pin_tables,
         narrowing::{WantedFiles, file_filter, with_files},

@@ -6,9 +6,8 @@ use arrow::{
 };
 use forebay_kernels::hash64_integer;
 
-use crate::{engine::target_rows, plan::ROW_ID, stream::error::StreamError};
-
 use super::inputs::numbers;
+use crate::{engine::target_rows, plan::ROW_ID, stream::error::StreamError};
 
 /// A label and the folds of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

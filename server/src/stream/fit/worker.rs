@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    ops::Range,
+    ops::{ControlFlow, Range},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,19 +18,22 @@ use super::{
 use crate::{
     catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
     engine::PartialRows,
+    metrics::StageTimes,
     plan::{self, PlanError, Question, Tables},
     scan::ScanError,
     state::short_digest,
     stream::{
+        ahead::{Ahead, AheadSender},
         environment::{Environment, StreamParts},
-        epoch::task::{Ahead, AheadSender},
         error::StreamError,
         flights::Progress,
-        resolve::{
-            expressions::{Expressions, RowSource},
-            functions::with_functions,
+        prepare::functions::with_functions,
+        row_pass::{self, PassSink},
+        rows::{
+            drive::RowSink,
+            expressions::{Expressions, RowsOf},
+            prefilter::NextRows,
         },
-        row_pass::{self, RowSink},
     },
 };
 
@@ -116,7 +119,7 @@ impl FitWorker {
         let sink = PartialSink { layout, rows, sender: sender.clone() };
         let (environment, mut progress) = (&self.environment, Progress::unreported());
         let OpenPass { snapshot, expressions, .. } = pass.as_ref();
-        let sink = row_pass::run(environment, snapshot, expressions, columns, groups, sink, &mut progress).await?;
+        let sink = row_pass::run(environment, (snapshot, expressions), columns, groups, sink, &mut progress).await?;
         // Fails if the reader is gone, which needs no rows.
         let _ = sender.send(Ok(sink.rows.finish()?)).await;
         Ok(())
@@ -133,7 +136,7 @@ impl FitWorker {
         // On the CPU pool, whose stacks are deep enough for expressions.
         let compiled = self.environment.cpu.run(move || {
             let tables = Tables::default();
-            let source = RowSource::Snapshot { sample };
+            let source = RowsOf::Snapshot { sample };
             let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
             let schema = plan::chain_schema(&plan, &expressions.chain_schema)?;
             let mut questions = plan::questions(&plan, &tables)?;
@@ -186,15 +189,17 @@ impl<T> RecentlyUsed<T> {
 
 // === impl PartialSink ===
 
-impl RowSink for PartialSink {
-    type Values = RecordBatch;
-
+impl PassSink for PartialSink {
     const PURPOSE: &'static str = "fit";
 
     const CHUNKS_QUEUED: u64 = BATCHES_QUEUED as u64 + 1;
+}
 
-    fn compute(&mut self, rows: &RecordBatch) -> Result<RecordBatch, StreamError> {
-        let PassValues { summaries, distributions, counts, targets } = self.layout.values(rows)?;
+impl RowSink<NextRows> for PartialSink {
+    type Output = RecordBatch;
+
+    fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
+        let PassValues { summaries, distributions, counts, targets } = self.layout.values(&rows.passing.rows)?;
         if let Some(columns) = summaries {
             self.rows.add_summaries(&columns)?;
         }
@@ -207,11 +212,12 @@ impl RowSink for PartialSink {
         for (index, rows) in targets.iter().enumerate() {
             self.rows.add_targets(index, rows)?;
         }
-        Ok(self.rows.take()?)
+        Ok(Some(self.rows.take()?))
     }
 
-    async fn take(&mut self, values: RecordBatch) -> bool {
-        values.num_rows() == 0 || self.sender.send(Ok(values)).await.is_ok()
+    async fn take(&mut self, values: RecordBatch, _: &mut StageTimes) -> Result<ControlFlow<()>, StreamError> {
+        let is_taken = values.num_rows() == 0 || self.sender.send(Ok(values)).await.is_ok();
+        Ok(if is_taken { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
 

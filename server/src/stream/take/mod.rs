@@ -12,15 +12,13 @@ use forebay_order::{Piece, Sequence};
 use forebay_proto::v1;
 
 use super::{
+    advice,
+    ahead::{Batch, BatchSender},
     device::Workspace,
     environment::Environment,
-    epoch::{
-        batch_task::BatchTask,
-        fitting, memory,
-        task::{Batch, BatchSender},
-    },
+    epoch::{batch_task::BatchTask, memory},
     error::StreamError,
-    resolve::{compiled::Made, prepare::Resolver, prepared::Prepared},
+    prepare::{compiled::Made, prepared::Prepared, resolver::Resolver},
 };
 use crate::{
     catalog::is_narrowed,
@@ -126,8 +124,7 @@ pub(super) async fn start(environment: &Arc<Environment>, taken: PreparedTake) -
     };
     let (taken, sequence, bytes) = environment.cpu.run(sized).await?;
     let held = environment.budget.reserve_fairly(bytes).await;
-    let held =
-        held.map_err(|source| StreamError::Memory { task: "take", advice: fitting::of_pass(&source), source })?;
+    let held = held.map_err(|source| StreamError::Memory { task: "take", advice: advice::of_pass(&source), source })?;
     let memory = memory::of_batches(&taken.prepared, bytes);
     let Environment { budget, limits, .. } = environment.as_ref();
     let of_work = Arc::clone(environment);

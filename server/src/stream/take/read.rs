@@ -11,14 +11,20 @@ use super::targets::{Dropped, GroupTargets, Targets};
 use crate::{
     metrics::{Stage, StageTimes},
     plan::{PlanError, TakeBy},
-    scan::{self, ALL_ROWS, RowGroupReader},
+    scan::ALL_ROWS,
     stream::{
-        decode::decode,
-        device::Workspace,
+        ahead::fetched_ahead,
+        device::{Builder, Workspace},
         environment::Environment,
-        epoch::task::fetched_ahead,
         error::StreamError,
-        resolve::{passing::Passing, prepared::Prepared, rows::Rows},
+        prepare::prepared::Prepared,
+        rows::{
+            drive::{Next, RowSink, RowSource, drive},
+            passing::Passing,
+            prefilter::NextRows,
+            reader::RowReader,
+            scan::RowScan,
+        },
     },
 };
 
@@ -33,20 +39,24 @@ pub(super) struct BatchReader {
 }
 
 /// A row group being read.
-struct OpenTargets {
+struct TargetReader {
+    stored: RowReader,
     targets: GroupTargets,
-    reader: RowGroupReader,
     /// Index in the snapshot of the row group's first row.
     first_row: u64,
-    /// Index in the snapshot of the next row.
-    next_row: u64,
+    prepared: Prepared,
+    /// Where the rows of the chunk go that lack the columns of functions.
+    places: Vec<u32>,
 }
 
 /// Wanted rows of a chunk, and where they go.
-struct Wanted {
+struct TargetRows {
     passing: Passing,
     places: Vec<u32>,
 }
+
+/// Computes rows into their places in a batch.
+struct TakenRows(Builder);
 
 // === impl BatchReader ===
 
@@ -55,78 +65,58 @@ impl BatchReader {
     pub(super) async fn read(&mut self, targets: Targets) -> Result<RecordBatch, StreamError> {
         let Targets { groups, distinct, repeated } = targets;
         let (executable, workspace) = (self.prepared.compiled.executable.clone(), mem::take(&mut self.workspace));
-        let cpu = self.environment.cpu.timed();
-        let mut builder = cpu.run(move || executable.scattered(distinct, workspace)).await?;
-        let (snapshot, rows) = (Arc::clone(&self.prepared.snapshot), Arc::clone(&self.prepared.compiled.rows));
+        let scan = self.prepared.scan(&self.environment).timed();
+        let mut scatter = scan.cpu.run(move || TakenRows(executable.scattered(distinct, workspace))).await?;
         let mut opened = fetched_ahead(groups.into_iter().map(|group| {
-            let (environment, prepared) = (Arc::clone(&self.environment), self.prepared.clone());
-            open(environment, prepared, self.by, group)
+            let (scan, prepared, by) = (scan.clone(), self.prepared.clone(), self.by);
+            async move { Ok((group.row_group, TargetReader::open(&scan, prepared, by, group).await?)) }
         }));
         loop {
             let start = Instant::now();
-            let Some(group) = opened.next().await else { break };
-            let mut group = group?;
-            self.times.add_opened(start, group.reader.fetch_time());
-            let row_group = &snapshot.row_groups()[group.targets.row_group];
-            while !group.targets.is_done() {
-                let (chunk_rows, mut times) = (Arc::clone(&rows), mem::take(&mut self.times));
-                let work = move || {
-                    let wanted = group.next_wanted(&chunk_rows, &mut times);
-                    (group, times, wanted)
-                };
-                let wanted;
-                (group, self.times, wanted) =
-                    decode(&cpu, &snapshot, row_group, rows.projection.schema(), work).await?;
-                let Some(Wanted { mut passing, places }) = wanted? else { return Err(self.prepared.miscounted()) };
-                if rows.has_functions() && !places.is_empty() {
-                    let (budget, index) = (&self.environment.budget, group.targets.row_group);
-                    passing = self.prepared.with_functions(passing, index, budget, &mut self.times).await?;
-                }
-                let start = Instant::now();
-                let work = move || {
-                    let scattered = builder.scatter(&passing.rows, 0..passing.rows.num_rows(), &places);
-                    (builder, scattered.map_err(|error| passing.locate(error)))
-                };
-                let scattered;
-                (builder, scattered) = cpu.run(work).await?;
-                scattered?;
-                self.times.add_since(Stage::Assemble, start);
-                self.times.add(Stage::Queue, cpu.take_queued());
-            }
+            let Some(reader) = opened.next().await else { break };
+            let (row_group, reader) = reader?;
+            self.times.add_opened(start, reader.stored.fetch_time());
+            (_, scatter, _) = drive(&scan, row_group, (reader, scatter), &mut self.times).await?;
         }
-        let (batch, workspace) = cpu.run(move || builder.finish()).await?;
+        let (batch, workspace) = scan.cpu.run(move || scatter.0.finish()).await?;
         self.workspace = workspace;
         let batch = batch?;
         match repeated {
-            Some(places) => Ok(cpu.run(move || take_record_batch(&batch, &places)).await??),
+            Some(places) => Ok(scan.cpu.run(move || take_record_batch(&batch, &places)).await??),
             None => Ok(batch),
         }
     }
 }
 
-/// Opens a row group at the first row that its targets need.
-async fn open(
-    environment: Arc<Environment>,
-    prepared: Prepared,
-    by: TakeBy,
-    mut targets: GroupTargets,
-) -> Result<OpenTargets, StreamError> {
-    let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
-    let group = &snapshot.row_groups()[targets.row_group];
-    // The passing rows before a position must be counted.
-    let needed = if by == TakeBy::RowIds || rows.all_pass() { targets.begin_at_first() } else { ALL_ROWS };
-    let Environment { cpu, budget, .. } = environment.as_ref();
-    let next_row = group.rows.start + needed.start;
-    let shared = Arc::default();
-    let reader = scan::open_shared(snapshot, group, &rows.projection, needed, cpu, budget, &shared).await?;
-    Ok(OpenTargets { targets, reader, first_row: group.rows.start, next_row })
+// === impl TargetReader ===
+
+impl TargetReader {
+    /// Opens a row group at the first row that its targets need.
+    async fn open(
+        scan: &RowScan,
+        prepared: Prepared,
+        by: TakeBy,
+        mut targets: GroupTargets,
+    ) -> Result<Self, StreamError> {
+        // The passing rows before a position must be counted.
+        let is_counted = by == TakeBy::RowIds || scan.rows.all_pass();
+        let needed = if is_counted { targets.begin_at_first() } else { ALL_ROWS };
+        let stored = scan.open_at(targets.row_group, needed, &Arc::default()).await?;
+        let first_row = scan.row_group(targets.row_group).rows.start;
+        Ok(Self { stored, targets, first_row, prepared, places: Vec::new() })
+    }
 }
 
-// === impl OpenTargets ===
+impl RowSource for TargetReader {
+    type Rows = TargetRows;
 
-impl OpenTargets {
-    /// The wanted rows of the next chunk; none at the end of the row group.
-    fn next_wanted(&mut self, rows: &Rows, times: &mut StageTimes) -> Result<Option<Wanted>, StreamError> {
+    fn next(&mut self, times: &mut StageTimes) -> Result<Next<TargetRows>, StreamError> {
+        if let Some(passing) = self.stored.completed() {
+            return Ok(Next::Rows(TargetRows { passing, places: mem::take(&mut self.places) }));
+        }
+        if self.targets.is_done() {
+            return Ok(Next::End);
+        }
         let (targets, first_row, mut places) = (&mut self.targets, self.first_row, Vec::new());
         let choose = |passing: Option<&_>, count| {
             let chosen = targets.choose(passing, count).map_err(|Dropped { index, row }| {
@@ -136,11 +126,33 @@ impl OpenTargets {
             places = chosen.places;
             Ok(chosen.rows)
         };
-        let Some(next) = rows.next_wanted(&mut self.reader, self.next_row, choose, times)? else { return Ok(None) };
-        self.next_row += next.stored;
-        let mut passing = next.passing;
+        let next = self.stored.next_chosen(choose, times)?;
+        let Some(NextRows { mut passing, .. }) = next else { return Err(self.prepared.miscounted()) };
         // Without the dictionaries and buffers of the whole chunk, which rows of many row groups would keep.
         passing.rows = compact(&passing.rows)?;
-        Ok(Some(Wanted { passing, places }))
+        if places.is_empty() || self.prepared.compiled.rows.functions().is_empty() {
+            return Ok(Next::Rows(TargetRows { passing, places }));
+        }
+        self.places = places;
+        self.stored.await_functions(passing);
+        Ok(Next::Blocked)
+    }
+
+    async fn ready(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
+        self.stored.complete(times).await
+    }
+}
+
+// === impl TakenRows ===
+
+impl RowSink<TargetRows> for TakenRows {
+    type Output = ();
+
+    fn add(&mut self, rows: TargetRows, times: &mut StageTimes) -> Result<Option<()>, StreamError> {
+        let (start, TargetRows { passing, places }) = (Instant::now(), rows);
+        let count = passing.rows.num_rows();
+        self.0.scatter(&passing.rows, 0..count, &places).map_err(|error| passing.locate(error))?;
+        times.add_since(Stage::Assemble, start);
+        Ok(Some(()))
     }
 }

@@ -18,7 +18,7 @@ use crate::stream::{
         memory::source_window_rows,
     },
     error::StreamError,
-    resolve::prepared::{Prepared, PreparedMixture},
+    prepare::prepared::{Prepared, PreparedMixture},
 };
 
 /// Repetitions whose order is kept, for each source: lanes begin a repetition at different times.

@@ -14,7 +14,7 @@ use super::{
     group::GroupOpener,
     outlet::{Ended, Outlet},
 };
-use crate::stream::resolve::prepared::PreparedMixture;
+use crate::stream::prepare::prepared::PreparedMixture;
 use feed::MixedEpoch;
 use mixer::Mixer;
 use positions::RankPositions;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_order::Share;
 
-use crate::stream::resolve::prepared::{Prepared, PreparedMixture};
+use crate::stream::prepare::prepared::{Prepared, PreparedMixture};
 
 /// The positions of a rank's rows, at equal distances.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,16 @@
+//! Resolves a checked request to its snapshot, compiled plan and order.
+
+pub(crate) mod balanced;
+pub(crate) mod cache;
+pub(crate) mod cache_level;
+pub(crate) mod compiled;
+pub(crate) mod drift;
+pub(crate) mod functions;
+pub(crate) mod lookup;
+pub(crate) mod mixture;
+pub(crate) mod narrowing;
+pub(crate) mod prepared;
+pub(crate) mod resolver;
+pub(crate) mod table_columns;
+mod units;
+pub(crate) mod windows;
