@@ -6,7 +6,6 @@ mod totals;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    slice,
     sync::Arc,
 };
 
@@ -17,7 +16,12 @@ use super::{
     environment::Environment,
     epoch::{in_order, memory},
     error::StreamError,
-    prepare::{cache_level::CacheLevel, prepared::Prepared, resolver::Resolver},
+    prepare::{
+        cache_level::CacheLevel,
+        dataset::PreparedDataset,
+        prepared::{Prepared, PreparedRows},
+        resolver::Resolver,
+    },
 };
 use crate::{
     cache::RowCache,
@@ -63,32 +67,33 @@ pub(super) async fn explain(
         let explained;
         (explained, pages) = environment.cpu.run(explain).await?;
         // Reads of some pages only are explained once these are known.
-        if !pages.add_missing(environment, &prepared).await? {
+        if !pages.add_missing(environment, prepared.datasets()).await? {
             return Ok(v1::Explain { memory_limit_bytes, sample, sample_seed, ..explained });
         }
     }
 }
 
 fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &KnownPages) -> v1::Explain {
-    let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { prepared.wire_row_bytes() };
-    let epoch =
-        if assume.rows > 0 { prepared.request.order(Arc::new(vec![assume.rows])) } else { prepared.epoch.clone() };
-    let mut explained = estimate::sizes(&epoch, prepared.request.world_size, row_bytes);
+    let (ordered, request) = (prepared.ordered(), prepared.request());
+    let row_bytes = if assume.row_bytes > 0 { assume.row_bytes } else { ordered.wire_row_bytes() };
+    let epoch = if assume.rows > 0 { request.order(Arc::new(vec![assume.rows])) } else { prepared.epoch().clone() };
+    let mut explained = estimate::sizes(&epoch, request.world_size, row_bytes);
     prepared.snapshot_digest().clone_into(&mut explained.snapshot);
     prepared.plan_id().clone_into(&mut explained.plan_id);
-    if let Some(mixture) = &prepared.mixture {
-        mixture_reads::add(prepared, mixture, pages, &mut explained);
-    } else {
-        add_reads(prepared, pages, &mut explained);
-        add_row_groups(&prepared.snapshot, &mut explained);
-        explained.rank_rows_kept = prepared.rank_rows_kept();
-        explained.place_correlation = mixing::place_correlation(&prepared.epoch).unwrap_or(0.0);
+    match prepared.rows() {
+        PreparedRows::Mixture(mixture) => mixture_reads::add(mixture, pages, &mut explained),
+        PreparedRows::Dataset(dataset) => {
+            add_reads(dataset, pages, &mut explained);
+            add_row_groups(&dataset.snapshot, &mut explained);
+            explained.rank_rows_kept = dataset.rank_rows_kept();
+            explained.place_correlation = mixing::place_correlation(&dataset.epoch).unwrap_or(0.0);
+        }
     }
-    add_decoders(prepared, &mut explained);
-    let functions = prepared.compiled.rows.function_names();
+    add_decoders(prepared.widest(), &mut explained);
+    let functions = ordered.compiled().rows.function_names();
     explained.udfs = functions.map(|name| name.chars().take(NAME_CHARACTERS_MAX).collect()).collect();
     // Reads are proportional to the rows.
-    let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch.row_count().max(1) as f64 } else { 1.0 };
+    let scale = if assume.rows > 0 { assume.rows as f64 / prepared.epoch().row_count().max(1) as f64 } else { 1.0 };
     if assume.rows > 0 {
         let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
         explained.stored_bytes = scaled(explained.stored_bytes);
@@ -104,8 +109,7 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
 /// What the rows of the epoch take in the cache: those of all sources of a mixture.
 fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
     let mut explained = v1::CacheExplain { limit_bytes: cache.capacity(), ..v1::CacheExplain::default() };
-    let sources = prepared.mixture.as_ref().map_or(slice::from_ref(prepared), |mixture| mixture.sources.as_slice());
-    for source in sources {
+    for source in prepared.datasets() {
         let row_bytes = source.cached_row_bytes();
         // Without a cache, what one would keep.
         let capacity = if explained.limit_bytes == 0 { u64::MAX } else { explained.limit_bytes };
@@ -128,7 +132,7 @@ fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
 }
 
 /// Bytes read from storage and kept in memory, for the rows of the dataset.
-fn add_reads(prepared: &Prepared, pages: &KnownPages, explained: &mut v1::Explain) {
+fn add_reads(prepared: &PreparedDataset, pages: &KnownPages, explained: &mut v1::Explain) {
     let (epoch, snapshot) = (&prepared.epoch, &prepared.snapshot);
     let projection = &prepared.compiled.rows.projection;
     let bytes: Vec<u64> = snapshot.row_groups().iter().map(|group| projection.stored_bytes(snapshot, group)).collect();
@@ -163,7 +167,7 @@ fn add_row_groups(snapshot: &Snapshot, explained: &mut v1::Explain) {
 }
 
 /// The columns by their decoder, from the footers of row groups with passing rows.
-fn add_decoders(prepared: &Prepared, explained: &mut v1::Explain) {
+fn add_decoders(prepared: &PreparedDataset, explained: &mut v1::Explain) {
     let (snapshot, projection) = (&prepared.snapshot, &prepared.compiled.rows.projection);
     let columns = projection.schema().fields();
     let with_rows = snapshot.row_groups().iter().zip(prepared.epoch.passing()).filter(|(_, rows)| **rows > 0);
@@ -186,7 +190,7 @@ fn add_decoders(prepared: &Prepared, explained: &mut v1::Explain) {
 }
 
 /// The mean number of row groups in a full batch of rank 0, over evenly spaced batches.
-fn row_groups_per_batch(prepared: &Prepared, sequence: &Sequence) -> f64 {
+fn row_groups_per_batch(prepared: &PreparedDataset, sequence: &Sequence) -> f64 {
     let (epoch, batch_size) = (&prepared.epoch, prepared.request.batch_size);
     let share = epoch.share(0);
     let rows = batch_size.min(share.length);

@@ -1,6 +1,6 @@
 //! The rows of one batch: streams it again with row ids, and maps these to files, row groups and rows.
 
-use std::{collections::HashMap, slice, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_proto::v1;
@@ -10,7 +10,10 @@ use super::{
     environment::Environment,
     epoch::{batches, mixture},
     error::StreamError,
-    prepare::{prepared::Prepared, resolver::Resolver},
+    prepare::{
+        prepared::{Prepared, PreparedRows},
+        resolver::Resolver,
+    },
 };
 use crate::{
     budget::Reservation,
@@ -59,14 +62,12 @@ impl Replayed {
     fn row(&self, index: usize, id: u64, padding: bool) -> v1::ReplayRow {
         let source = self.sources.get(index).copied().unwrap_or(0);
         let numbers = self.numbers.get(source).and_then(Option::as_deref);
-        match self.prepared.mixture.as_ref().and_then(|mixture| mixture.sources.get(source)) {
-            None => source_of(&self.prepared.snapshot, numbers, id, padding),
-            Some(prepared) => v1::ReplayRow {
-                dataset: prepared.request.dataset.clone(),
-                source: source as u32,
-                ..source_of(&prepared.snapshot, numbers, id, padding)
-            },
+        let dataset = &self.prepared.datasets()[source];
+        let found = source_of(&dataset.snapshot, numbers, id, padding);
+        if let PreparedRows::Dataset(_) = self.prepared.rows() {
+            return found;
         }
+        v1::ReplayRow { dataset: dataset.request.dataset.clone(), source: source as u32, ..found }
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn replay(
 ) -> Result<Replayed, StreamError> {
     let prepared = resolver.prepare(Request::check(&message)?).await?;
     let checked = prepared.request();
-    let share = prepared.share_from_start(rank)?;
+    let share = prepared.ordered().share_from_start(rank)?;
     let first_step = checked.start_position / checked.step_rows();
     let steps = step.checked_sub(first_step).filter(|steps| *steps < share.step_count).ok_or_else(|| {
         let end = first_step + share.step_count;
@@ -101,15 +102,17 @@ pub(super) async fn replay(
     let row_bytes = (size_of::<u64>() + size_of::<usize>()) as u64;
     let memory = environment.budget.reserve_fairly(rows * row_bytes + PART_ROWS as u64 * PART_ROW_BYTES).await?;
     let batch = batches::start(environment, &with_ids, rank, Some(1)).await?.next().await;
-    let batch = batch.ok_or_else(|| prepared.miscounted())??;
+    let batch = batch.ok_or_else(|| prepared.ordered().miscounted())??;
     let ids = batch.data.column_by_name(ROW_ID).map(|ids| ids.as_primitive::<UInt64Type>().values().to_vec());
     let first = share.start + steps * checked.batch_size;
     let batch_rows = first..first + batch.header.rows;
-    let sources = prepared.mixture.as_ref().map(|mixture| mixture::sources_of(&prepared, mixture, &share, batch_rows));
-    let (ids, sources) = (ids.unwrap_or_default(), sources.unwrap_or_default());
-    let of_sources = prepared.mixture.as_ref().map_or(slice::from_ref(&prepared), |mixture| mixture.sources.as_slice());
-    let mut numbers = Vec::with_capacity(of_sources.len());
-    for source in of_sources {
+    let sources = match prepared.rows() {
+        PreparedRows::Mixture(mixture) => mixture::sources_of(mixture, &share, batch_rows),
+        PreparedRows::Dataset(_) => Vec::new(),
+    };
+    let ids = ids.unwrap_or_default();
+    let mut numbers = Vec::with_capacity(prepared.datasets().len());
+    for source in prepared.datasets() {
         numbers.push(first_rows(environment, &source.snapshot).await?);
     }
     Ok(Replayed { prepared, request, header: batch.header, ids, sources, numbers, _memory: memory })

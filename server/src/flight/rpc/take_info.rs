@@ -17,7 +17,7 @@ pub(super) fn take_info(
     encoding: Encoding,
 ) -> Result<FlightInfo, Status> {
     let about = v1::StreamInfo { rows: taken.row_count(), steps: taken.batch_count(), ..v1::StreamInfo::default() };
-    let info = epoch_info(taken.stream(), &about, encoding)?;
+    let info = epoch_info(&taken.stream(), &about, encoding)?;
     let ticket = ticket::take(taken.ticket_request(message), encoding);
     Ok(info.with_endpoint(endpoint(context, ticket, Vec::new())).with_ordered(true))
 }

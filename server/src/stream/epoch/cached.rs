@@ -20,7 +20,7 @@ use crate::{
         device::Workspace,
         environment::Environment,
         error::StreamError,
-        prepare::{cache_level::file_state, prepared::Prepared},
+        prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
         rows::{drive::Next, passing::Passing},
     },
 };
@@ -28,7 +28,7 @@ use crate::{
 /// A row group that the cache has room for.
 pub(super) struct CachedReader {
     environment: Arc<Environment>,
-    prepared: Prepared,
+    prepared: PreparedDataset,
     row_group: usize,
     /// The stored rows up to the last one that is read.
     end: u64,
@@ -67,7 +67,7 @@ impl CachedReader {
     /// finished.
     pub(super) async fn open(
         environment: &Arc<Environment>,
-        prepared: &Prepared,
+        prepared: &PreparedDataset,
         (plan, row_bytes): (&Arc<PlanRows>, u64),
         piece: Piece,
         end: u64,

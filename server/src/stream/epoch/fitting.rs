@@ -12,13 +12,17 @@ use crate::{
     budget::BudgetError,
     stream::{
         advice::{of_pass, raise},
-        prepare::prepared::Prepared,
+        prepare::{
+            dataset::PreparedDataset,
+            mixed::PreparedMixture,
+            prepared::{Prepared, PreparedRows},
+        },
     },
 };
 
 /// A search for smaller parameters.
 struct Search<'a> {
-    prepared: &'a Prepared,
+    prepared: &'a PreparedDataset,
     sizes: GroupSizes,
     /// Bytes for reading rows in file order, which no parameter changes.
     in_order_bytes: u64,
@@ -31,10 +35,11 @@ struct Search<'a> {
 /// If all ranks of the epoch together exceed the limit, a change with which all of them fit comes first: a change for
 /// one rank would only let the next one be refused.
 pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError) -> String {
+    let prepared = match prepared.rows() {
+        PreparedRows::Dataset(dataset) => dataset,
+        PreparedRows::Mixture(mixture) => return of_mixture(mixture, source),
+    };
     let ranks = prepared.request.world_size;
-    if prepared.mixture.is_some() {
-        return of_mixture(prepared, source);
-    }
     let all_bytes = source.bytes().saturating_mul(ranks);
     let limit = source.limit();
     if all_bytes <= limit {
@@ -56,8 +61,8 @@ pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError
 }
 
 /// Returns what to change so that a rank's stream of a mixture, whose sources each have their own lanes, fits.
-fn of_mixture(prepared: &Prepared, source: &BudgetError) -> String {
-    let changes = match prepared.epoch.shuffle() {
+fn of_mixture(mixture: &PreparedMixture, source: &BudgetError) -> String {
+    let changes = match mixture.epoch.shuffle() {
         Some(_) => "fewer lanes or smaller window_rows",
         None => "a smaller batch_size",
     };
@@ -72,7 +77,7 @@ fn halvings(number: u64) -> impl Iterator<Item = u64> {
 // === impl Search ===
 
 impl<'a> Search<'a> {
-    fn new(prepared: &'a Prepared, share: &Share, available: u64) -> Self {
+    fn new(prepared: &'a PreparedDataset, share: &Share, available: u64) -> Self {
         let in_order_bytes = match prepared.epoch.shuffle() {
             Some(_) => 0,
             None => memory::in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),

@@ -21,7 +21,11 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        prepare::{balanced::RowDraws, cache_level::CacheLevel, compiled::Made, prepared::Prepared},
+        prepare::{
+            balanced::RowDraws,
+            cache_level::CacheLevel,
+            dataset::{PreparedDataset, Units},
+        },
         rows::{
             drive::{Next, RowSource},
             reader::{PartOfChunk, RowReader},
@@ -33,9 +37,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct GroupOpener {
     pub environment: Arc<Environment>,
-    pub prepared: Prepared,
-    /// Whether the rows that it computes are cached.
-    admits: bool,
+    pub prepared: PreparedDataset,
     /// The plan's rows in the cache, and their bytes; none if they are not cached.
     cached: Option<(Arc<PlanRows>, u64)>,
     /// The snapshot's column chunks in the cache; none if they are not cached for this plan.
@@ -77,7 +79,7 @@ enum GroupSource {
 
 impl GroupOpener {
     /// Opens row groups for a stream. With `admits`, the rows that it computes are cached.
-    pub(crate) fn new(environment: &Arc<Environment>, prepared: &Prepared, admits: bool) -> Self {
+    pub(crate) fn new(environment: &Arc<Environment>, prepared: &PreparedDataset, admits: bool) -> Self {
         let (cache, mut cached, mut chunks) = (&environment.cache, None, None);
         match prepared.cache_level(cache.capacity()) {
             CacheLevel::Rows(row_bytes) => {
@@ -87,12 +89,7 @@ impl GroupOpener {
             CacheLevel::Chunks => chunks = cache.open_chunks(prepared.chunks_key(), admits).map(Arc::new),
             CacheLevel::Off => {}
         }
-        Self { environment: Arc::clone(environment), prepared: prepared.clone(), admits, cached, chunks }
-    }
-
-    /// Opens the row groups of a source of the mixture.
-    pub(crate) fn of_source(&self, source: &Prepared) -> Self {
-        Self::new(&self.environment, source, self.admits)
+        Self { environment: Arc::clone(environment), prepared: prepared.clone(), cached, chunks }
     }
 
     /// Opens a piece's row group, to copy `rows` passing rows from the piece's first one on, at least the piece. Fetches
@@ -103,7 +100,7 @@ impl GroupOpener {
 
     async fn open_continuing(&self, piece: Piece, rows: u64, continues: bool) -> Result<OpenGroup, StreamError> {
         let end = piece.skip.saturating_add(rows.max(piece.take));
-        if let Some(windows) = &self.prepared.windows {
+        if let Some(windows) = self.prepared.windows() {
             let (chunks, of_group) = (self.chunks.as_ref(), (piece.row_group, piece.skip..end));
             let reader =
                 WindowedReader::open(&self.environment, &self.prepared, chunks, windows, of_group, continues).await?;
@@ -125,7 +122,7 @@ impl GroupOpener {
             let source = GroupSource::Cached(Box::new(reader));
             return Ok(OpenGroup { index: piece.row_group, source, seen, end, is_copied: true, pending: None });
         }
-        if let Made::Sequences(output) = &self.prepared.compiled.made
+        if let Units::Sequences(output) = &self.prepared.units
             && end - piece.skip < self.prepared.epoch.passing()[piece.row_group]
             && let Some(reader) =
                 SequencesReader::new(&self.environment, &self.prepared, self.chunks.as_ref(), output, piece.row_group)
@@ -136,18 +133,15 @@ impl GroupOpener {
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
         let stored = stored::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
-        if let Some(balanced) = &self.prepared.balanced {
-            let draws = RowDraws::new(balanced, piece.row_group);
-            let reader = BalancedReader::new(stored, draws, &self.environment.budget);
-            let source = GroupSource::Balanced(Box::new(reader));
-            return Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None });
-        }
-        let source = match &self.prepared.compiled.made {
-            Made::Sequences(output) => {
-                GroupSource::Packed(Box::new(PackedReader::new(stored, output, &self.environment.budget)))
+        let budget = &self.environment.budget;
+        let source = match &self.prepared.units {
+            Units::Balanced(balanced) => {
+                let draws = RowDraws::new(balanced, piece.row_group);
+                GroupSource::Balanced(Box::new(BalancedReader::new(stored, draws, budget)))
             }
-            _ if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
-            _ => GroupSource::Stored(Box::new(stored)),
+            Units::Sequences(output) => GroupSource::Packed(Box::new(PackedReader::new(stored, output, budget))),
+            Units::Rows | Units::Windows(_) if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
+            Units::Rows | Units::Windows(_) => GroupSource::Stored(Box::new(stored)),
         };
         Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None })
     }
@@ -161,14 +155,12 @@ impl GroupOpener {
 }
 
 /// The stored rows of a row group that are decoded for these of the epoch's rows. Windows also have rows of other row groups.
-pub(crate) fn needed_rows(prepared: &Prepared, row_group: usize, rows: &Range<u64>) -> Range<u64> {
-    if let Some(windows) = &prepared.windows {
-        return stored_rows(prepared, row_group, &windows.rows_in(row_group, rows));
+pub(crate) fn needed_rows(prepared: &PreparedDataset, row_group: usize, rows: &Range<u64>) -> Range<u64> {
+    match &prepared.units {
+        Units::Rows => stored_rows(prepared, row_group, rows),
+        Units::Windows(windows) => stored_rows(prepared, row_group, &windows.rows_in(row_group, rows)),
+        Units::Balanced(_) | Units::Sequences(_) => ALL_ROWS,
     }
-    if prepared.balanced.is_some() || matches!(prepared.compiled.made, Made::Sequences(_)) {
-        return ALL_ROWS;
-    }
-    stored_rows(prepared, row_group, rows)
 }
 
 // === impl OpenGroup ===

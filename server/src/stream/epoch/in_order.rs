@@ -21,7 +21,7 @@ use crate::{
         ahead::{Ahead, AheadSender, fetched_ahead},
         device::{Builder, Executable, Workspace},
         error::StreamError,
-        prepare::prepared::Prepared,
+        prepare::dataset::PreparedDataset,
         rows::drive::{RowSink, drive},
     },
 };
@@ -120,10 +120,10 @@ impl RowSink<Run> for RunSender {
 }
 
 /// Whether the windows of a piece are those after the ones of another piece, in file order.
-fn follows(prepared: &Prepared, before: &Piece, piece: &Piece) -> bool {
+fn follows(prepared: &PreparedDataset, before: &Piece, piece: &Piece) -> bool {
     let passing = prepared.epoch.passing();
     let between = before.row_group + 1..piece.row_group;
-    prepared.windows.is_some()
+    prepared.windows().is_some()
         && before.row_group < piece.row_group
         && before.skip + before.take == passing[before.row_group]
         && piece.skip == 0
@@ -131,14 +131,14 @@ fn follows(prepared: &Prepared, before: &Piece, piece: &Piece) -> bool {
 }
 
 /// The pieces that make up a share, its repeats at the end.
-pub(crate) fn pieces(prepared: &Prepared, sequence: &Sequence, share: &Share) -> Vec<Piece> {
+pub(crate) fn pieces(prepared: &PreparedDataset, sequence: &Sequence, share: &Share) -> Vec<Piece> {
     prepared.epoch.runs(share).into_iter().flat_map(|run| sequence.pieces(run)).collect()
 }
 
 // === impl Filler ===
 
 impl Filler {
-    fn new(prepared: &Prepared, rows_left: u64) -> Self {
+    fn new(prepared: &PreparedDataset, rows_left: u64) -> Self {
         Self {
             executable: prepared.compiled.executable.clone(),
             batch_size: prepared.request.batch_size,

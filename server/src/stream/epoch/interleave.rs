@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::lane_task::{LaneTask, ShuffledEpoch, TimedWindow};
 use crate::{
     metrics::{Stage, StageTimes},
-    stream::error::StreamError,
+    stream::{error::StreamError, prepare::ordered::Ordered},
     tenant::Tenant,
 };
 

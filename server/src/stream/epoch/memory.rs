@@ -13,8 +13,10 @@ use crate::{
     stream::{
         ahead::{BATCHES_AHEAD, FETCH_AHEAD},
         prepare::{
-            compiled::Made,
-            prepared::{Prepared, PreparedMixture},
+            dataset::{PreparedDataset, Units},
+            mixed::PreparedMixture,
+            ordered::Ordered,
+            prepared::{Prepared, PreparedRows},
         },
     },
 };
@@ -59,35 +61,41 @@ pub(crate) struct GroupSizes {
 
 /// The memory of a share's stream.
 pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
-    if let Some(mixture) = &prepared.mixture {
-        return with_batches(prepared, mixture_bytes(prepared, mixture, share));
-    }
-    let reading = match prepared.epoch.shuffle() {
-        None => in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),
-        Some(shuffle) => shuffled_bytes(prepared, shuffle, share),
+    let dataset = match prepared.rows() {
+        PreparedRows::Mixture(mixture) => return mixture_stream_bytes(mixture, share),
+        PreparedRows::Dataset(dataset) => dataset,
     };
-    with_batches(prepared, reading)
+    let reading = match dataset.epoch.shuffle() {
+        None => in_order_bytes(dataset, &in_order::pieces(dataset, &dataset.epoch.sequence(), share)),
+        Some(shuffle) => shuffled_bytes(dataset, shuffle, share),
+    };
+    with_batches(dataset.as_ref(), reading)
+}
+
+/// The same for a mixture.
+pub(crate) fn mixture_stream_bytes(mixture: &PreparedMixture, share: &Share) -> u64 {
+    with_batches(mixture, mixture_bytes(mixture, share))
 }
 
 /// The memory of a stream that takes these bytes, by what releases it.
-pub(crate) fn of_batches(prepared: &Prepared, bytes: u64) -> BatchMemory {
+pub(crate) fn of_batches(prepared: &dyn Ordered, bytes: u64) -> BatchMemory {
     BatchMemory { bytes, batch_bytes: prepared.batch_bytes(), sending_bytes: sending_bytes(prepared) }
 }
 
 /// Bytes of an epoch that may wait for the socket.
-fn sending_bytes(prepared: &Prepared) -> u64 {
-    prepared.epoch.sent_row_count().saturating_mul(prepared.wire_row_bytes()).min(SENDING_BYTES as u64)
+fn sending_bytes(prepared: &dyn Ordered) -> u64 {
+    prepared.epoch().sent_row_count().saturating_mul(prepared.wire_row_bytes()).min(SENDING_BYTES as u64)
 }
 
 /// Adds the batches, and the bytes that wait for the socket, to the memory for reading rows.
-pub(crate) fn with_batches(prepared: &Prepared, reading: u64) -> u64 {
+pub(crate) fn with_batches(prepared: &dyn Ordered, reading: u64) -> u64 {
     let batches = prepared.batch_bytes().saturating_mul(BATCHES_MAX);
     reading.saturating_add(batches).saturating_add(sending_bytes(prepared))
 }
 
 /// The memory for reading pieces in file order: compressed row groups in flight, and decoded chunks, of which one is
 /// computed from, [`RUNS_AHEAD`] wait and one is being decoded.
-pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
+pub(crate) fn in_order_bytes(prepared: &PreparedDataset, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
     let (mut fetched, mut chunk) = (0, 0);
@@ -101,18 +109,18 @@ pub(crate) fn in_order_bytes(prepared: &Prepared, pieces: &[Piece]) -> u64 {
 }
 
 /// Bytes of a decoded chunk of a row group, with what is made of it.
-fn decoded_bytes(prepared: &Prepared, group: &RowGroup) -> u64 {
+fn decoded_bytes(prepared: &PreparedDataset, group: &RowGroup) -> u64 {
     let chunk = prepared.compiled.rows.projection.chunk_bytes(&prepared.snapshot, group);
-    match (&prepared.compiled.made, &prepared.windows) {
-        (Made::Sequences(_), _) => chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
-        (_, Some(windows)) => chunk.saturating_add(windowed::held_bytes(prepared, windows, group)),
-        _ => chunk,
+    match &prepared.units {
+        Units::Sequences(_) => chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
+        Units::Windows(windows) => chunk.saturating_add(windowed::held_bytes(prepared, windows, group)),
+        Units::Rows | Units::Balanced(_) => chunk,
     }
 }
 
 /// The memory of a take of rows of these pieces' row groups: for reading them, and its batches, of which one is also
 /// assembled from chunks and may be copied to repeat rows.
-pub(crate) fn taken_bytes(prepared: &Prepared, pieces: &[Piece], rows: u64) -> u64 {
+pub(crate) fn taken_bytes(prepared: &PreparedDataset, pieces: &[Piece], rows: u64) -> u64 {
     let batch_rows = prepared.request.batch_size.min(rows);
     let batches = rows.div_ceil(batch_rows.max(1)).min(BATCHES_MAX) + 1;
     let batch = prepared.wire_row_bytes().saturating_mul(batch_rows);
@@ -125,19 +133,19 @@ pub(crate) fn taken_bytes(prepared: &Prepared, pieces: &[Piece], rows: u64) -> u
 }
 
 /// The memory for reading a share's lanes.
-pub(crate) fn shuffled_bytes(prepared: &Prepared, shuffle: &Shuffle, share: &Share) -> u64 {
+pub(crate) fn shuffled_bytes(prepared: &PreparedDataset, shuffle: &Shuffle, share: &Share) -> u64 {
     lanes_bytes(prepared, &GroupSizes::of(prepared), shuffle, share.rank)
 }
 
 /// The memory for reading a rank's lanes: compressed row groups that they have open, their chunks and their windows.
-pub(crate) fn lanes_bytes(prepared: &Prepared, sizes: &GroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
+pub(crate) fn lanes_bytes(prepared: &PreparedDataset, sizes: &GroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
     let lanes = prepared.epoch.lanes_of(rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
     windows_bytes(prepared, sizes, lanes.len().max(1) as u64, shuffle.window_rows.min(lane_rows))
 }
 
 /// The memory for reading lanes in windows of at most `window_rows` rows.
-pub(super) fn windows_bytes(prepared: &Prepared, sizes: &GroupSizes, lane_count: u64, window_rows: u64) -> u64 {
+pub(super) fn windows_bytes(prepared: &PreparedDataset, sizes: &GroupSizes, lane_count: u64, window_rows: u64) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in
     // common.
@@ -158,7 +166,7 @@ pub(super) fn windows_bytes(prepared: &Prepared, sizes: &GroupSizes, lane_count:
 // === impl GroupSizes ===
 
 impl GroupSizes {
-    pub(crate) fn of(prepared: &Prepared) -> Self {
+    pub(crate) fn of(prepared: &PreparedDataset) -> Self {
         let projection = &prepared.compiled.rows.projection;
         let mut sizes = Self { fetched: 0, chunk: 0, rows_min: u64::MAX, count: 0 };
         for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
@@ -176,18 +184,18 @@ impl GroupSizes {
 }
 
 /// The memory for reading a rank's rows of every source.
-fn mixture_bytes(prepared: &Prepared, mixture: &PreparedMixture, share: &Share) -> u64 {
-    let lane_count = prepared.epoch.lanes_of(share.rank).len().max(1) as u64;
+fn mixture_bytes(mixture: &PreparedMixture, share: &Share) -> u64 {
+    let lane_count = mixture.epoch.lanes_of(share.rank).len().max(1) as u64;
     let bytes = mixture.sources.iter().enumerate().map(|(index, source)| {
         let rows = mixture.order.sources()[index].rows;
-        let window_rows = source_window_rows(prepared, mixture, index).min(rows);
+        let window_rows = source_window_rows(mixture, index).min(rows);
         windows_bytes(source, &GroupSizes::of(source), lane_count, window_rows)
     });
     bytes.fold(0, u64::saturating_add)
 }
 
 /// Rows of a window of a source, at most: its part of a window, or of a batch in file order.
-pub(crate) fn source_window_rows(prepared: &Prepared, mixture: &PreparedMixture, source: usize) -> u64 {
-    let rows = prepared.epoch.shuffle().map_or(prepared.request.batch_size, |shuffle| shuffle.window_rows);
+pub(crate) fn source_window_rows(mixture: &PreparedMixture, source: usize) -> u64 {
+    let rows = mixture.epoch.shuffle().map_or(mixture.request.batch_size, |shuffle| shuffle.window_rows);
     mixture.order.pattern().share_of(source, rows)
 }

@@ -8,16 +8,16 @@ use forebay_proto::v1;
 
 use crate::{
     metrics::{Stage, StageTimes},
+    plan::Request,
     stream::{
         ahead::{Batch, BatchSender},
         error::StreamError,
-        prepare::prepared::Prepared,
     },
 };
 
 /// Numbers the batches of a rank and sends them.
 pub(crate) struct Outlet {
-    pub prepared: Prepared,
+    request: Request,
     share: Share,
     /// Rows of the rank's sequence before the next batch.
     next: u64,
@@ -44,10 +44,10 @@ impl<E: Into<StreamError>> From<E> for Ended {
 
 impl Outlet {
     /// An outlet of a share's batches, of which these have been sent.
-    pub(crate) fn new(prepared: &Prepared, share: Share, batches_sent: u64, sender: BatchSender) -> Self {
-        let next = share.start + batches_sent.saturating_mul(prepared.request.batch_size);
-        let (prepared, next, times) = (prepared.clone(), next.min(share.end), StageTimes::default());
-        Self { prepared, share, next, batches_sent, sender, times }
+    pub(crate) fn new(request: &Request, share: Share, batches_sent: u64, sender: BatchSender) -> Self {
+        let next = share.start + batches_sent.saturating_mul(request.batch_size);
+        let (request, next, times) = (request.clone(), next.min(share.end), StageTimes::default());
+        Self { request, share, next, batches_sent, sender, times }
     }
 
     /// Whether no batch has been sent.
@@ -57,7 +57,7 @@ impl Outlet {
 
     /// Rows of the next batch.
     pub(crate) fn batch_rows(&self) -> u64 {
-        self.prepared.request.batch_size.min(self.share.end - self.next)
+        self.request.batch_size.min(self.share.end - self.next)
     }
 
     /// Numbers a batch and sends it.
@@ -73,7 +73,7 @@ impl Outlet {
 
     fn number(&mut self, data: RecordBatch, times: StageTimes) -> Batch {
         let rows = data.num_rows() as u64;
-        let request = &self.prepared.request;
+        let request = &self.request;
         // All ranks advance together from the start position.
         let position = request.start_position + (self.next - self.share.start) * request.world_size;
         let end = self.next + rows;

@@ -8,7 +8,7 @@ use crate::{
     metrics::StageTimes,
     stream::{
         error::StreamError,
-        prepare::prepared::Prepared,
+        prepare::{dataset::PreparedDataset, ordered::Ordered},
         rows::drive::{Next, RowSource},
     },
 };
@@ -17,7 +17,7 @@ use crate::{
 pub(super) struct PieceReader {
     pub group: OpenGroup,
     piece: Piece,
-    prepared: Prepared,
+    prepared: PreparedDataset,
     /// Whether the runs are handed on as they are: each that is decoded is a part of the trace, and finished ones need no
     /// CPU job.
     is_passed_on: bool,
@@ -25,12 +25,12 @@ pub(super) struct PieceReader {
 
 impl PieceReader {
     /// Reads runs that are computed from where they are read.
-    pub(super) fn new(group: OpenGroup, piece: Piece, prepared: &Prepared) -> Self {
+    pub(super) fn new(group: OpenGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
         Self { group, piece, prepared: prepared.clone(), is_passed_on: false }
     }
 
     /// Reads runs that are computed from later.
-    pub(super) fn passed_on(group: OpenGroup, piece: Piece, prepared: &Prepared) -> Self {
+    pub(super) fn passed_on(group: OpenGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
         Self { is_passed_on: true, ..Self::new(group, piece, prepared) }
     }
 }

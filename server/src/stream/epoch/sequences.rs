@@ -18,7 +18,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        prepare::{cache_level::file_state, prepared::Prepared},
+        prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
         rows::{
             drive::{Next, RowSink, drive},
             passing::Passing,
@@ -43,7 +43,7 @@ pub(super) struct SequencesReader {
 /// Computes all sequences of a row group.
 struct AllSequences {
     environment: Arc<Environment>,
-    prepared: Prepared,
+    prepared: PreparedDataset,
     chunks: Option<Arc<CachedChunks>>,
     output: Arc<PackedOutput>,
     row_group: usize,
@@ -58,7 +58,7 @@ impl SequencesReader {
     /// A reader of fewer sequences than a row group has; none if they take too much memory to keep.
     pub(super) fn new(
         environment: &Arc<Environment>,
-        prepared: &Prepared,
+        prepared: &PreparedDataset,
         chunks: Option<&Arc<CachedChunks>>,
         output: &Arc<PackedOutput>,
         row_group: usize,

@@ -13,6 +13,7 @@ use super::{
     outlet::{Ended, Outlet},
     padding,
 };
+use crate::stream::prepare::ordered::Ordered;
 
 /// Sends a share's batches.
 pub(super) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {

@@ -8,13 +8,13 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        prepare::{cache_level::file_state, prepared::Prepared},
+        prepare::{cache_level::file_state, dataset::PreparedDataset},
         rows::reader::RowReader,
     },
 };
 
 /// The stored rows of a row group that are decoded for these passing ones.
-pub(super) fn stored_rows(prepared: &Prepared, row_group: usize, passing: &Range<u64>) -> Range<u64> {
+pub(super) fn stored_rows(prepared: &PreparedDataset, row_group: usize, passing: &Range<u64>) -> Range<u64> {
     let (snapshot, rows) = (&prepared.snapshot, &prepared.compiled.rows);
     rows.stored_rows(snapshot, &snapshot.row_groups()[row_group], passing)
 }
@@ -23,7 +23,7 @@ pub(super) fn stored_rows(prepared: &Prepared, row_group: usize, passing: &Range
 /// the cache of the snapshot's column chunks.
 pub(super) async fn open(
     environment: &Environment,
-    prepared: &Prepared,
+    prepared: &PreparedDataset,
     chunks: Option<&Arc<CachedChunks>>,
     row_group: usize,
     stored: Range<u64>,

@@ -21,7 +21,7 @@ use crate::{
     stream::{
         environment::Environment,
         error::StreamError,
-        prepare::{prepared::Prepared, windows::EpochWindows},
+        prepare::{dataset::PreparedDataset, ordered::Ordered, windows::EpochWindows},
         rows::{
             drive::Next,
             passing::Passing,
@@ -37,7 +37,7 @@ const WINDOWS_BYTES_MAX: u64 = 1 << 20;
 /// Makes windows of a row group.
 pub(super) struct WindowedReader {
     environment: Arc<Environment>,
-    prepared: Prepared,
+    prepared: PreparedDataset,
     chunks: Option<Arc<CachedChunks>>,
     windows: Arc<EpochWindows>,
     /// The first window of the row group, among all of the epoch in file order, as are the next ones.
@@ -67,7 +67,7 @@ struct RowsOfGroup {
 
 /// Bytes that a reader keeps besides a decoded chunk of a row group: computed rows, copied when they are joined to the next
 /// ones, and windows.
-pub(super) fn held_bytes(prepared: &Prepared, windows: &EpochWindows, group: &RowGroup) -> u64 {
+pub(super) fn held_bytes(prepared: &PreparedDataset, windows: &EpochWindows, group: &RowGroup) -> u64 {
     let chunk_rows = prepared.compiled.rows.projection.chunk_rows(&prepared.snapshot, group);
     let rows = windows.window_rows().saturating_add(chunk_rows);
     let row_bytes = windows.outputs.rows.row_bytes().unwrap_or(0) as u64 + prepared.compiled.stored_row_bytes;
@@ -79,7 +79,7 @@ impl WindowedReader {
     /// [`Self::take_over`]. Fetches the bytes of the first rows.
     pub(super) async fn open(
         environment: &Arc<Environment>,
-        prepared: &Prepared,
+        prepared: &PreparedDataset,
         chunks: Option<&Arc<CachedChunks>>,
         windows: &Arc<EpochWindows>,
         (row_group, needed): (usize, Range<u64>),

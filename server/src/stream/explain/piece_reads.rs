@@ -11,7 +11,9 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::{
     scan::{self, ALL_ROWS, GroupPages},
-    stream::{environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::prepared::Prepared},
+    stream::{
+        environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::dataset::PreparedDataset,
+    },
 };
 
 /// Row groups whose pages are read for an explanation, at most; others count as a whole.
@@ -32,7 +34,7 @@ pub(super) struct KnownPages {
 
 /// The reads of one source, or of the only dataset.
 pub(super) struct PieceReads<'a> {
-    prepared: &'a Prepared,
+    prepared: &'a PreparedDataset,
     source: usize,
     /// Bytes to read of each row group as a whole.
     whole: Vec<u64>,
@@ -46,12 +48,12 @@ impl KnownPages {
     pub(super) async fn add_missing(
         &mut self,
         environment: &Environment,
-        prepared: &Prepared,
+        datasets: &[PreparedDataset],
     ) -> Result<bool, StreamError> {
         let missing = self.missing.take();
         let is_new = missing.iter().any(|place| !self.known.contains_key(place));
         let read = missing.into_iter().map(async |(source, row_group)| {
-            let of_source = prepared.mixture.as_ref().map_or(prepared, |mixture| &mixture.sources[source]);
+            let of_source = &datasets[source];
             let (snapshot, projection) = (&of_source.snapshot, &of_source.compiled.rows.projection);
             let shared = environment.sharing.bytes_of(snapshot, row_group, projection, None);
             let group = &snapshot.row_groups()[row_group];
@@ -67,7 +69,7 @@ impl KnownPages {
 // === impl PieceReads ===
 
 impl<'a> PieceReads<'a> {
-    pub(super) fn new(prepared: &'a Prepared, source: usize, pages: &'a KnownPages) -> Self {
+    pub(super) fn new(prepared: &'a PreparedDataset, source: usize, pages: &'a KnownPages) -> Self {
         let (snapshot, projection) = (&prepared.snapshot, &prepared.compiled.rows.projection);
         let whole = snapshot.row_groups().iter();
         let whole = whole.map(|group| scan::read_bytes(snapshot, group, projection, &ALL_ROWS, None)).collect();

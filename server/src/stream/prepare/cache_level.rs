@@ -1,7 +1,7 @@
 //! What the cache keeps of a plan: its finished rows, or the column chunks that it reads; how many bytes they take, and the
 //! keys that name what decides them.
 
-use super::{compiled::Made, prepared::Prepared};
+use super::dataset::{PreparedDataset, Units};
 use crate::{
     cache::GroupChunks,
     catalog::{Int96Unit, Snapshot},
@@ -30,7 +30,7 @@ pub(crate) enum CacheLevel {
     Off,
 }
 
-impl Prepared {
+impl PreparedDataset {
     /// What a cache of `capacity` bytes keeps of this plan: what saves more of an epoch's work.
     pub(crate) fn cache_level(&self, capacity: u64) -> CacheLevel {
         if capacity == 0 {
@@ -68,13 +68,11 @@ impl Prepared {
 
     /// Bytes of a finished row in the cache. The error is why rows of this plan are not cached.
     pub(crate) fn cached_row_bytes(&self) -> Result<u64, String> {
-        match self.compiled.made {
-            Made::Rows => {}
-            Made::Sequences(_) => return Err("sequences are packed from all documents of a row group".to_owned()),
-            Made::Windows(..) => return Err("windows share their rows, which take less than windows".to_owned()),
-        }
-        if self.balanced.is_some() {
-            return Err("a balanced epoch draws other rows than the next".to_owned());
+        match self.units {
+            Units::Rows => {}
+            Units::Sequences(_) => return Err("sequences are packed from all documents of a row group".to_owned()),
+            Units::Windows(_) => return Err("windows share their rows, which take less than windows".to_owned()),
+            Units::Balanced(_) => return Err("a balanced epoch draws other rows than the next".to_owned()),
         }
         if self.compiled.rows.is_random() {
             return Err("random crops and flips of images differ between epochs".to_owned());
@@ -101,7 +99,7 @@ impl Prepared {
         let group = self.request.grouping.as_ref().map(Grouping::encoded).unwrap_or_default();
         let columns = columns(&self.snapshot);
         // With the plan's filter, derived columns, fitted parameters, dtypes, and pinned tables of joins and lookups.
-        let plan = self.plan_id().as_bytes();
+        let plan = self.compiled.plan_id.as_bytes();
         let parts: [&[u8]; 8] = [
             VERSION,
             self.request.dataset.as_bytes(),

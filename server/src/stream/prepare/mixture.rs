@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::prepared::PreparedMixture;
+use super::{mixed::PreparedMixture, ordered::Ordered};
 use crate::{
     plan::{MixtureFields, PlanError, SourcePattern},
     stream::{counts::recent::Recent, environment::Environment, error::StreamError},
@@ -58,12 +58,12 @@ impl MixtureCache {
 
     /// Checks that a prepared mixture has the required snapshots, and remembers them.
     pub(crate) fn check(&self, mixture: &PreparedMixture, required: Option<&str>) -> Result<(), StreamError> {
-        if let Some(requested) = required.filter(|digest| *digest != mixture.digest()) {
-            let (present, requested) = (mixture.digest().to_owned(), requested.chars().take(64).collect());
+        if let Some(requested) = required.filter(|digest| *digest != mixture.snapshot_digest()) {
+            let (present, requested) = (mixture.snapshot_digest().to_owned(), requested.chars().take(64).collect());
             return Err(StreamError::SourcesChanged { present, requested });
         }
         let digests = mixture.sources.iter().map(|source| source.snapshot_digest().to_owned()).collect();
-        self.digests.remember(mixture.digest().to_owned(), digests);
+        self.digests.remember(mixture.snapshot_digest().to_owned(), digests);
         Ok(())
     }
 }

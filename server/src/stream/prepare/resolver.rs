@@ -10,9 +10,12 @@ use super::{
     balanced::Balanced,
     cache::PlanCache,
     compiled::{Compiled, CompiledKey, Made, SnapshotCompiler},
+    dataset::{PreparedDataset, Units},
+    mixed::PreparedMixture,
     mixture::{MixtureCache, of_source},
     narrowing::{FileFilters, WantedFiles, with_files},
-    prepared::{Prepared, PreparedMixture},
+    ordered::Ordered,
+    prepared::{Prepared, PreparedRows},
     windows::EpochWindows,
 };
 use crate::{
@@ -70,7 +73,7 @@ impl PreparedGroups {
         let type_name = self.column.type_name();
         self.table.keys().iter().zip(self.table.row_counts()).map(move |(key, rows)| {
             // The length of a share depends only on the number of rows.
-            let share = self.prepared.request.order(Arc::new(vec![rows])).share(0);
+            let share = self.prepared.request().order(Arc::new(vec![rows])).share(0);
             let info = v1::GroupInfo {
                 column: self.column.name.clone(),
                 r#type: type_name.clone(),
@@ -103,18 +106,27 @@ impl Resolver {
     /// Opens the snapshot, compiles the plan and counts the rows.
     pub(crate) async fn prepare(&self, request: Request) -> Result<Prepared, StreamError> {
         let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
-        match request.sources.clone() {
-            Some(sources) => self.prepare_mixture(request, sources).instrument(span).await,
-            None => self.prepare_parts(request).instrument(span).await,
-        }
+        Ok(Prepared::new(match request.sources.clone() {
+            Some(sources) => {
+                let mixture = self.prepare_mixture(request, sources).instrument(span).await?;
+                PreparedRows::Mixture(Arc::new(mixture))
+            }
+            None => PreparedRows::Dataset(Box::new(self.prepare_parts(request).instrument(span).await?)),
+        }))
+    }
+
+    /// The same for a request that names one dataset.
+    pub(crate) async fn prepare_dataset(&self, request: Request) -> Result<PreparedDataset, StreamError> {
+        let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
+        self.prepare_parts(request).instrument(span).await
     }
 
     /// The same without counting the rows that pass a filter: the epoch has all stored rows.
-    pub(crate) async fn prepare_stored(&self, request: Request) -> Result<Prepared, StreamError> {
+    pub(crate) async fn prepare_stored(&self, request: Request) -> Result<PreparedDataset, StreamError> {
         let span = tracing::info_span!(target: PARTS, "prepare", dataset = request.dataset);
         let (snapshot, compiled) = self.opened(&request).instrument(span).await?;
         let stored = Arc::clone(snapshot.row_counts());
-        self.ordered(request, snapshot, compiled, stored, None)
+        self.ordered(request, (snapshot, compiled), stored, Units::Rows)
     }
 
     /// Opens the snapshot, compiles the plan and counts the rows of every group.
@@ -129,11 +141,11 @@ impl Resolver {
             compiled.group.clone().ok_or_else(|| PlanError::field("group_by", "missing: expected a column"))?;
         let table = self.groups.table(self.rows_of(&snapshot, &compiled), &column).await?;
         let rows: u64 = table.row_counts().sum();
-        let prepared = self.ordered(request, snapshot, compiled, Arc::new(vec![rows]), None)?;
-        Ok(PreparedGroups { prepared, column, table })
+        let prepared = self.ordered(request, (snapshot, compiled), Arc::new(vec![rows]), Units::Rows)?;
+        Ok(PreparedGroups { prepared: Prepared::new(PreparedRows::Dataset(Box::new(prepared))), column, table })
     }
 
-    async fn prepare_parts(&self, request: Request) -> Result<Prepared, StreamError> {
+    async fn prepare_parts(&self, request: Request) -> Result<PreparedDataset, StreamError> {
         let (snapshot, compiled) = self.opened(&request).await?;
         if let (Some(balance), Some(column)) = (&request.balance, &compiled.group) {
             let table = self.groups.table(self.rows_of(&snapshot, &compiled), column).await?;
@@ -146,12 +158,12 @@ impl Resolver {
                 Ok::<_, StreamError>((Arc::new(balanced), Arc::new(drawn)))
             });
             let (balanced, drawn) = balanced.await??;
-            let prepared = self.ordered(request, snapshot, compiled, drawn, None)?;
-            return Ok(Prepared { balanced: Some(balanced), ..prepared });
+            return self.ordered(request, (snapshot, compiled), drawn, Units::Balanced(balanced));
         }
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
-            return self.ordered(request, snapshot, Arc::new(compiled.of_group(group)?), passing, None);
+            let of_group = Arc::new(compiled.of_group(group)?);
+            return self.ordered(request, (snapshot, of_group), passing, Units::Rows);
         }
         if let (Some(windows), Made::Windows(outputs, columns)) = (&request.windows, &compiled.made) {
             let series = self.series.find(self.rows_of(&snapshot, &compiled), columns).await?;
@@ -159,24 +171,28 @@ impl Resolver {
             let windows = self.environment.cpu.run(move || EpochWindows::new(series, shape, outputs, &budget));
             let windows = Arc::new(windows.await??);
             let counted = Arc::new(windows.row_counts());
-            let prepared = self.ordered(request, snapshot, compiled, counted, None)?;
-            return Ok(Prepared { windows: Some(windows), ..prepared });
+            return self.ordered(request, (snapshot, compiled), counted, Units::Windows(windows));
         }
         if let Made::Sequences(output) = &compiled.made {
             let of_plan = (compiled.plan_id.as_str(), &compiled.rows);
             let rows = self.rows_of(&snapshot, &compiled);
             let counted = sequences::count(&self.counts, rows, of_plan, output).await?;
-            return self.ordered(request, snapshot, Arc::clone(&compiled), counted, None);
+            let sequences = Units::Sequences(Arc::clone(output));
+            return self.ordered(request, (snapshot, Arc::clone(&compiled)), counted, sequences);
         }
         if let Some(rows) = self.skipped.find(self.rows_of(&snapshot, &compiled), &compiled.rows).await? {
-            let without = compiled.without(Arc::new(rows.skipped.clone()))?;
-            return self.ordered(request, snapshot, Arc::new(without), Arc::new(rows.passing.clone()), None);
+            let without = Arc::new(compiled.without(Arc::new(rows.skipped.clone()))?);
+            return self.ordered(request, (snapshot, without), Arc::new(rows.passing.clone()), Units::Rows);
         }
         let passing = self.counts.passing(self.rows_of(&snapshot, &compiled)).await?;
-        self.ordered(request, snapshot, compiled, passing, None)
+        self.ordered(request, (snapshot, compiled), passing, Units::Rows)
     }
 
-    async fn prepare_mixture(&self, request: Request, requested: Arc<MixtureFields>) -> Result<Prepared, StreamError> {
+    async fn prepare_mixture(
+        &self,
+        request: Request,
+        requested: Arc<MixtureFields>,
+    ) -> Result<PreparedMixture, StreamError> {
         let lanes = request.shuffle.map(|shuffle| shuffle.lanes);
         let pattern = self.mixtures.pattern(&self.environment, &requested, lanes).await?;
         let pinned = request.snapshot.as_ref().and_then(|digest| self.mixtures.snapshots(digest)).unwrap_or_default();
@@ -187,11 +203,10 @@ impl Resolver {
             let prepared = self.prepare_parts(source).await;
             sources.push(prepared.map_err(|error| of_source(error, index, &fields.dataset))?);
         }
-        let mixture = Arc::new(PreparedMixture::new(&requested, sources, pattern)?);
-        self.mixtures.check(&mixture, request.snapshot.as_deref())?;
-        let Prepared { snapshot, compiled, .. } = mixture.sources[mixture.widest].clone();
-        let rows = mixture.order.row_count();
-        self.ordered(request, snapshot, compiled, Arc::new(vec![rows]), Some(mixture))
+        let mixture = PreparedMixture::new(request, &requested, sources, pattern)?;
+        self.mixtures.check(&mixture, mixture.request.snapshot.as_deref())?;
+        check_ordered(&mixture, self.environment.limits.batch_bytes_max)?;
+        Ok(mixture)
     }
 
     /// The filter of a request's group, and its rows per row group.
@@ -243,19 +258,13 @@ impl Resolver {
     fn ordered(
         &self,
         request: Request,
-        snapshot: Arc<Snapshot>,
-        compiled: Arc<Compiled>,
+        (snapshot, compiled): (Arc<Snapshot>, Arc<Compiled>),
         passing: Arc<Vec<u64>>,
-        mixture: Option<Arc<PreparedMixture>>,
-    ) -> Result<Prepared, StreamError> {
+        units: Units,
+    ) -> Result<PreparedDataset, StreamError> {
         let epoch = request.order(passing);
-        let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
-        if request.start_position > end {
-            let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
-            return Err(PlanError::field("start_position", reason).into());
-        }
-        let prepared = Prepared { request, snapshot, compiled, epoch, balanced: None, windows: None, mixture };
-        check_batch_bytes(&prepared, self.environment.limits.batch_bytes_max)?;
+        let prepared = PreparedDataset { request, snapshot, compiled, epoch, units };
+        check_ordered(&prepared, self.environment.limits.batch_bytes_max)?;
         Ok(prepared)
     }
 
@@ -281,10 +290,17 @@ impl Resolver {
     }
 }
 
-fn check_batch_bytes(prepared: &Prepared, limit: u64) -> Result<(), StreamError> {
+/// Checks the first position of an epoch, and the size of its batches.
+fn check_ordered(prepared: &dyn Ordered, limit: u64) -> Result<(), StreamError> {
+    let (request, epoch) = (prepared.request(), prepared.epoch());
+    let end = epoch.step_count_max().saturating_mul(request.step_rows()).max(epoch.row_count());
+    if request.start_position > end {
+        let reason = format!("{} is past the end of the epoch at {end}", request.start_position);
+        return Err(PlanError::field("start_position", reason).into());
+    }
     if prepared.batch_bytes() <= limit {
         return Ok(());
     }
-    let (rows, row_bytes) = (prepared.request.batch_size, prepared.wire_row_bytes());
+    let (rows, row_bytes) = (request.batch_size, prepared.wire_row_bytes());
     Err(StreamError::BatchBytes { rows, row_bytes, limit })
 }

@@ -18,7 +18,13 @@ use super::{
     environment::Environment,
     epoch::{batch_task::BatchTask, memory},
     error::StreamError,
-    prepare::{compiled::Made, prepared::Prepared, resolver::Resolver},
+    prepare::{
+        compiled::Made,
+        dataset::PreparedDataset,
+        ordered::Ordered,
+        prepared::{Prepared, PreparedRows},
+        resolver::Resolver,
+    },
 };
 use crate::{
     catalog::is_narrowed,
@@ -32,7 +38,7 @@ use targets::Targets;
 #[derive(Clone, Debug)]
 pub struct PreparedTake {
     /// The epoch has the rows that the numbers count, in file order.
-    prepared: Prepared,
+    prepared: PreparedDataset,
     take: Arc<Take>,
 }
 
@@ -54,7 +60,7 @@ impl PreparedTake {
         }
         let prepared = match take.by {
             TakeBy::RowIds => resolver.prepare_stored(take.request.clone()).await?,
-            TakeBy::Positions => resolver.prepare(take.request.clone()).await?,
+            TakeBy::Positions => resolver.prepare_dataset(take.request.clone()).await?,
         };
         if matches!(prepared.compiled.made, Made::Sequences(_)) {
             let reason = "take returns rows, and the rows of this plan are packed into sequences: leave it out";
@@ -70,8 +76,8 @@ impl PreparedTake {
     }
 
     /// The stream that has the rows.
-    pub fn stream(&self) -> &Prepared {
-        &self.prepared
+    pub fn stream(&self) -> Prepared {
+        Prepared::new(PreparedRows::Dataset(Box::new(self.prepared.clone())))
     }
 
     /// The schema of the rows.

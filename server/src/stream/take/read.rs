@@ -17,7 +17,7 @@ use crate::{
         device::{Builder, Workspace},
         environment::Environment,
         error::StreamError,
-        prepare::prepared::Prepared,
+        prepare::{dataset::PreparedDataset, ordered::Ordered},
         rows::{
             drive::{Next, RowSink, RowSource, drive},
             passing::Passing,
@@ -31,7 +31,7 @@ use crate::{
 /// Computes the batches of a take.
 pub(super) struct BatchReader {
     pub environment: Arc<Environment>,
-    pub prepared: Prepared,
+    pub prepared: PreparedDataset,
     pub by: TakeBy,
     /// Dictionaries that went through the chains for the previous batch.
     pub workspace: Workspace,
@@ -44,7 +44,7 @@ struct TargetReader {
     targets: GroupTargets,
     /// Index in the snapshot of the row group's first row.
     first_row: u64,
-    prepared: Prepared,
+    prepared: PreparedDataset,
     /// Where the rows of the chunk go that lack the columns of functions.
     places: Vec<u32>,
 }
@@ -94,7 +94,7 @@ impl TargetReader {
     /// Opens a row group at the first row that its targets need.
     async fn open(
         scan: &RowScan,
-        prepared: Prepared,
+        prepared: PreparedDataset,
         by: TakeBy,
         mut targets: GroupTargets,
     ) -> Result<Self, StreamError> {

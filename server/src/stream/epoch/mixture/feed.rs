@@ -18,7 +18,7 @@ use crate::stream::{
         memory::source_window_rows,
     },
     error::StreamError,
-    prepare::prepared::{Prepared, PreparedMixture},
+    prepare::mixed::PreparedMixture,
 };
 
 /// Repetitions whose order is kept, for each source: lanes begin a repetition at different times.
@@ -26,9 +26,8 @@ const REPETITIONS_MAX: usize = 2;
 
 /// A mixture whose rows are read. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct MixedEpoch {
+pub(crate) struct MixedEpoch {
     pub environment: Arc<Environment>,
-    pub prepared: Prepared,
     pub mixture: Arc<PreparedMixture>,
     /// What opens the row groups of each source.
     openers: Arc<[GroupOpener]>,
@@ -66,19 +65,20 @@ struct WindowRun {
 }
 
 impl MixedEpoch {
-    pub(super) fn new(opener: &GroupOpener, mixture: &Arc<PreparedMixture>) -> Self {
+    /// With `admits`, the rows that it computes are cached.
+    pub(crate) fn new(environment: &Arc<Environment>, mixture: &Arc<PreparedMixture>, admits: bool) -> Self {
+        let openers = mixture.sources.iter().map(|source| GroupOpener::new(environment, source, admits));
         Self {
-            environment: Arc::clone(&opener.environment),
-            prepared: opener.prepared.clone(),
+            environment: Arc::clone(environment),
             mixture: Arc::clone(mixture),
-            openers: mixture.sources.iter().map(|source| opener.of_source(source)).collect(),
+            openers: openers.collect(),
             repetitions: Arc::new(mixture.sources.iter().map(|_| Mutex::default()).collect()),
         }
     }
 
     /// The number of lanes; 1 in file order.
     pub(super) fn lanes(&self) -> u64 {
-        self.prepared.epoch.shuffle().map_or(1, |shuffle| shuffle.lanes)
+        self.mixture.epoch.shuffle().map_or(1, |shuffle| shuffle.lanes)
     }
 
     /// The rows of a source in a lane before a position.
@@ -98,7 +98,7 @@ impl MixedEpoch {
         let epoch = self.clone();
         let read = move || {
             let (prepared, mixture) = (&epoch.mixture.sources[source], &epoch.mixture);
-            let shuffled = mixture.strides.as_ref().zip(epoch.prepared.epoch.shuffle());
+            let shuffled = mixture.strides.as_ref().zip(mixture.epoch.shuffle());
             let lanes =
                 shuffled.map(|(strides, shuffle)| Repetition::new(&mixture.order, strides, source, number, shuffle));
             let sequence = match &lanes {
@@ -215,6 +215,6 @@ impl FeedTask {
     }
 
     fn window_rows(&self) -> u64 {
-        source_window_rows(&self.epoch.prepared, &self.epoch.mixture, self.source)
+        source_window_rows(&self.epoch.mixture, self.source)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     stream::{
         epoch::{interleave::WINDOWS_AHEAD, lane_task::TimedWindow},
         error::StreamError,
+        prepare::ordered::Ordered,
     },
     tenant::Tenant,
 };

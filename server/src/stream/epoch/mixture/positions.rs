@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_order::Share;
 
-use crate::stream::prepare::prepared::{Prepared, PreparedMixture};
+use crate::stream::prepare::mixed::PreparedMixture;
 
 /// The positions of a rank's rows, at equal distances.
 #[derive(Clone, Copy, Debug)]
@@ -14,36 +14,31 @@ pub(super) struct RankPositions {
 }
 
 /// The source of each row of a share's batch that begins with row `first` of the rank's sequence.
-pub(crate) fn sources_of(
-    prepared: &Prepared,
-    mixture: &PreparedMixture,
-    share: &Share,
-    rows: Range<u64>,
-) -> Vec<usize> {
+pub(crate) fn sources_of(mixture: &PreparedMixture, share: &Share, rows: Range<u64>) -> Vec<usize> {
     let source = |position: u64| mixture.order.pattern().at(position).0;
     let own_end = (share.start + share.own_rows()).clamp(rows.start, rows.end);
-    let own = RankPositions::of_share(prepared, share);
-    let (repeated, count) = RankPositions::of_padding(prepared, share, rows.end - own_end);
+    let own = RankPositions::of_share(mixture, share);
+    let (repeated, count) = RankPositions::of_padding(mixture, share, rows.end - own_end);
     let of_own = (rows.start..own_end).map(|row| source(own.at(row)));
     of_own.chain((0..rows.end - own_end).map(|row| source(repeated.at(row % count.max(1))))).collect()
 }
 
 impl RankPositions {
     /// Those of a share's own rows.
-    pub(super) fn of_share(prepared: &Prepared, share: &Share) -> Self {
-        let distance = prepared.epoch.shuffle().map_or(1, |_| prepared.request.world_size);
-        Self { first: prepared.epoch.position_in(share.rank, 0), distance }
+    pub(super) fn of_share(mixture: &PreparedMixture, share: &Share) -> Self {
+        let distance = mixture.epoch.shuffle().map_or(1, |_| mixture.request.world_size);
+        Self { first: mixture.epoch.position_in(share.rank, 0), distance }
     }
 
     /// Those of the rows that fill `missing` rows of a batch, and their number: they are repeated as often as necessary.
     ///
     /// A rank without rows repeats the row at the position of its rank, modulo the epoch's rows.
-    pub(super) fn of_padding(prepared: &Prepared, share: &Share, missing: u64) -> (Self, u64) {
+    pub(super) fn of_padding(mixture: &PreparedMixture, share: &Share, missing: u64) -> (Self, u64) {
         if share.length > 0 {
-            return (Self::of_share(prepared, share), missing.min(share.length));
+            return (Self::of_share(mixture, share), missing.min(share.length));
         }
-        let lanes = prepared.epoch.shuffle().map_or(1, |shuffle| shuffle.lanes);
-        (Self { first: share.rank % prepared.epoch.row_count().max(1), distance: lanes }, missing.min(1))
+        let lanes = mixture.epoch.shuffle().map_or(1, |shuffle| shuffle.lanes);
+        (Self { first: share.rank % mixture.epoch.row_count().max(1), distance: lanes }, missing.min(1))
     }
 
     /// The position of a row.
