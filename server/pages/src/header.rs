@@ -1,4 +1,6 @@
-//! Page headers.
+//! Page headers: read strictly, for pages that this crate decodes, and as the Parquet library reads them.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -49,6 +51,47 @@ pub(crate) enum PageKind {
         levels: usize,
         is_compressed: bool,
     },
+}
+
+/// What a header says of its page, whatever it is: fields that are missing are 0, and those of other types than Parquet's
+/// are passed over or, as by the library, read as numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageHeader {
+    /// The kind of page.
+    pub kind: i64,
+    /// Bytes of the decompressed body.
+    pub uncompressed: i64,
+    /// Bytes of the stored body.
+    pub compressed: i64,
+    /// Whether the header describes a data page or a dictionary.
+    pub is_described: bool,
+    /// Values, nulls included.
+    pub values: i64,
+    /// Rows of a data page of version 2.
+    pub rows: i64,
+    /// The bytes of the header in which a data page of version 2 declares a negative number of nulls.
+    pub negative_nulls: Option<Range<usize>>,
+    /// Bytes of the header.
+    pub bytes: usize,
+}
+
+/// A field of a header, or of the struct in it that describes its kind of page.
+#[derive(Clone, Copy)]
+struct HeaderField {
+    /// The struct; none for a field of the header itself.
+    details: Option<i64>,
+    id: i64,
+    /// The type of its value.
+    kind: u8,
+}
+
+/// What is done with the value of a field.
+enum Value {
+    /// It was read.
+    Read,
+    Skip,
+    /// It is a struct whose fields are read.
+    Enter,
 }
 
 // Thrift field types that are booleans themselves.
@@ -118,25 +161,103 @@ fn next_page(chunk: &Bytes, at: usize) -> Option<(Page, usize)> {
     Some((Page { kind, encoding, values, body: chunk.slice(start..end), uncompressed: own.size(2)?, checksum }, end))
 }
 
-/// The fields of a page header, and the id and fields of the struct in it that describes its kind of page.
-fn fields(reader: &mut CompactReader) -> Result<(Fields, Option<(i64, Fields)>), InvalidThrift> {
-    let (mut own, mut details, mut last) = (Fields::default(), None, 0);
+/// Reads the fields of a page header, and of the structs that are entered.
+fn read_fields<'a>(
+    reader: &mut CompactReader<'a>,
+    mut read: impl FnMut(HeaderField, &mut CompactReader<'a>) -> Result<Value, InvalidThrift>,
+) -> Result<(), InvalidThrift> {
+    let mut last = 0;
     while let Some((id, kind)) = reader.field(&mut last)? {
-        match (id, kind) {
-            (5..=8, STRUCT) if details.is_none() => {
-                let (mut inner, mut last) = (Fields::default(), 0);
+        match read(HeaderField { details: None, id, kind }, reader)? {
+            Value::Read => {}
+            Value::Skip => reader.skip(kind)?,
+            Value::Enter => {
+                let (details, mut last) = (Some(id), 0);
                 while let Some((id, kind)) = reader.field(&mut last)? {
-                    inner.read(id, kind, reader)?;
+                    if !matches!(read(HeaderField { details, id, kind }, reader)?, Value::Read) {
+                        reader.skip(kind)?;
+                    }
                 }
-                details = Some((id, inner));
             }
-            (1..=4, I32) => own.read(id, kind, reader)?,
-            // A field of another type than Parquet's, or the details of a second kind of page.
-            (..=8, _) | (_, STRUCT) => return Err(InvalidThrift),
-            _ => reader.skip(kind)?,
         }
     }
+    Ok(())
+}
+
+/// The fields of a page header, and the id and fields of the struct in it that describes its kind of page.
+fn fields(reader: &mut CompactReader) -> Result<(Fields, Option<(i64, Fields)>), InvalidThrift> {
+    let (mut own, mut details): (Fields, Option<(i64, Fields)>) = (Fields::default(), None);
+    read_fields(reader, |HeaderField { details: of, id, kind }, reader| {
+        match (of, id, kind) {
+            (Some(_), ..) => {
+                if let Some((_, inner)) = &mut details {
+                    inner.read(id, kind, reader)?;
+                }
+            }
+            (None, DATA_V1..=DATA_V2, STRUCT) if details.is_none() => {
+                details = Some((id, Fields::default()));
+                return Ok(Value::Enter);
+            }
+            (None, KIND..=CHECKSUM, I32) => own.read(id, kind, reader)?,
+            // A field of another type than Parquet's, or the details of a second kind of page.
+            (None, ..=DATA_V2, _) | (None, _, STRUCT) => return Err(InvalidThrift),
+            _ => return Ok(Value::Skip),
+        }
+        Ok(Value::Read)
+    })?;
     Ok((own, details))
+}
+
+// Fields of a page header.
+const KIND: i64 = 1;
+const UNCOMPRESSED: i64 = 2;
+const COMPRESSED: i64 = 3;
+const CHECKSUM: i64 = 4;
+const DATA_V1: i64 = 5;
+const DICTIONARY: i64 = 7;
+const DATA_V2: i64 = 8;
+
+// Fields of the description of a page; the others than the first are those of version 2.
+const VALUES: i64 = 1;
+const NULLS: i64 = 2;
+const ROWS: i64 = 3;
+
+impl PageHeader {
+    /// The kind of data pages of version 1.
+    pub const DATA_V1_PAGE: i64 = 0;
+    /// The kind of dictionaries.
+    pub const DICTIONARY_PAGE: i64 = 2;
+    /// The kind of data pages of version 2.
+    pub const DATA_V2_PAGE: i64 = 3;
+
+    /// Reads the header at the start of the bytes.
+    pub fn read(bytes: &[u8]) -> Result<Self, InvalidThrift> {
+        let (mut reader, mut found) = (CompactReader::new(bytes), Self::default());
+        read_fields(&mut reader, |HeaderField { details, id, kind }, reader| {
+            match (details, id, kind) {
+                // The library reads a number for any declared type of the sizes.
+                (None, UNCOMPRESSED, _) => found.uncompressed = reader.signed()?,
+                (None, COMPRESSED, _) => found.compressed = reader.signed()?,
+                (None, KIND, I32) => found.kind = reader.signed()?,
+                (None, DATA_V1 | DICTIONARY | DATA_V2, STRUCT) => {
+                    found.is_described = true;
+                    return Ok(Value::Enter);
+                }
+                (Some(_), VALUES, I32) => found.values = reader.signed()?,
+                (Some(DATA_V2), ROWS, I32) => found.rows = reader.signed()?,
+                (Some(DATA_V2), NULLS, I32) => {
+                    let start = bytes.len() - reader.rest().len();
+                    let is_negative = reader.signed()? < 0;
+                    let place = is_negative.then(|| start..bytes.len() - reader.rest().len());
+                    found.negative_nulls = found.negative_nulls.take().or(place);
+                }
+                _ => return Ok(Value::Skip),
+            }
+            Ok(Value::Read)
+        })?;
+        found.bytes = bytes.len() - reader.rest().len();
+        Ok(found)
+    }
 }
 
 impl Fields {
@@ -199,6 +320,22 @@ mod tests {
             (PageKind::DataV1 { has_runs: true }, Encoding::Plain, 3)
         );
         assert_eq!((pages[1].uncompressed, pages[1].checksum), (12, None));
+    }
+
+    #[test]
+    fn any_header_is_read_as_by_the_library() {
+        let header = PageHeader::read(&DATA).unwrap();
+        let sizes = PageHeader { uncompressed: 12, compressed: 12, bytes: 17, ..PageHeader::default() };
+        assert_eq!(header, PageHeader { is_described: true, values: 3, ..sizes.clone() });
+        // Sizes of another declared type, and no details.
+        let bare = [0x15, 0x00, 0x16, 0x18, 0x14, 0x18, 0x00];
+        assert_eq!(PageHeader::read(&bare), Ok(PageHeader { bytes: 7, ..sizes }));
+        // Version 2 with 5 values, -1 nulls and 4 rows.
+        let second = [0x15, 0x06, 0x15, 0x06, 0x15, 0x06, 0x5c, 0x15, 0x0a, 0x15, 0x01, 0x15, 0x08, 0x00, 0x00];
+        let header = PageHeader::read(&second).unwrap();
+        assert_eq!((header.kind, header.values, header.rows), (PageHeader::DATA_V2_PAGE, 5, 4));
+        assert_eq!((header.negative_nulls, header.bytes), (Some(10..11), 15));
+        assert!(PageHeader::read(&second[..14]).is_err());
     }
 
     #[test]

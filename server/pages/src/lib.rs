@@ -38,5 +38,5 @@ mod unpacked;
 pub use column::{ColumnChunk, ColumnReader};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;
-pub use header::Encoding;
+pub use header::{Encoding, PageHeader};
 pub use room::{Held, Room};

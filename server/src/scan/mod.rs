@@ -3,10 +3,12 @@
 //! Reads the given columns of the given row groups and checks that each file is still the pinned one. It has no access
 //! to plans, filters or order.
 
+mod arrow_columns;
 mod arrow_part;
 mod cached_chunks;
 mod checked_pages;
 mod chunks;
+mod column_readers;
 mod columns;
 mod convert;
 mod decode_memory;
@@ -16,9 +18,11 @@ mod fetch;
 mod group_pages;
 mod int96;
 mod intervals;
+mod library_columns;
 mod null_counts;
 mod open;
 mod packed;
+mod page_columns;
 mod page_index;
 mod page_sizes;
 mod pages;

@@ -6,17 +6,12 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_pages::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
 use parquet::{
     column::page::{Page, PageMetadata, PageReader},
     errors::ParquetError,
 };
 
 use super::pages;
-
-// Fields of a page header.
-const DATA_V2: i64 = 8;
-const NULLS: i64 = 2;
 
 /// Pages without their numbers of nulls: the library then reads as many values as levels declare, as in version 1.
 struct UncountedPages(Box<dyn PageReader>);
@@ -45,36 +40,11 @@ pub(super) fn readable(chunk: &Bytes) -> Bytes {
 
 /// Where headers of pages declare a negative number of nulls.
 fn negative_counts(chunk: &[u8]) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    for (body, _) in pages::headers(chunk) {
-        let negative = chunk.get(start..body.start).and_then(|header| negative_count(header).ok()).flatten();
-        found.extend(negative.map(|place| start + place.start..start + place.end));
-        start = body.end;
-    }
-    found
-}
-
-/// Where a header declares a negative number of nulls.
-fn negative_count(header: &[u8]) -> Result<Option<Range<usize>>, InvalidThrift> {
-    let (mut reader, mut last) = (CompactReader::new(header), 0);
-    while let Some((field, kind)) = reader.field(&mut last)? {
-        if (field, kind) != (DATA_V2, STRUCT) {
-            reader.skip(kind)?;
-            continue;
-        }
-        let mut last = 0;
-        while let Some((field, kind)) = reader.field(&mut last)? {
-            if (field, kind) != (NULLS, I32) {
-                reader.skip(kind)?;
-                continue;
-            }
-            let start = header.len() - reader.rest().len();
-            let count = reader.signed()?;
-            return Ok((count < 0).then(|| start..header.len() - reader.rest().len()));
-        }
-    }
-    Ok(None)
+    let found = pages::read_headers(chunk).filter_map(|(body, header)| {
+        let (start, place) = (body.start - header.bytes, header.negative_nulls?);
+        Some(start + place.start..start + place.end)
+    });
+    found.collect()
 }
 
 // === impl UncountedPages ===

@@ -5,7 +5,10 @@
 
 use std::{iter, ops::Range};
 
-use forebay_pages::thrift::{CompactReader, I32, InvalidThrift, STRUCT};
+use forebay_pages::{
+    PageHeader,
+    thrift::{CompactReader, InvalidThrift},
+};
 use parquet::{
     basic::{Encoding, Type},
     column::page::Page,
@@ -16,34 +19,6 @@ use parquet::{
 
 use super::packed::{Deltas, bits};
 
-// Fields of a page header.
-const KIND: i64 = 1;
-const UNCOMPRESSED: i64 = 2;
-const COMPRESSED: i64 = 3;
-const DATA_V1: i64 = 5;
-const DICTIONARY: i64 = 7;
-const DATA_V2: i64 = 8;
-
-// Fields of the description of a data page; the second of version 2 only.
-const VALUES: i64 = 1;
-const ROWS: i64 = 3;
-
-// Kinds of pages.
-const DATA_V1_PAGE: i64 = 0;
-const DICTIONARY_PAGE: i64 = 2;
-const DATA_V2_PAGE: i64 = 3;
-
-/// What the header of a page says of its rows.
-#[derive(Debug, Default)]
-struct PageRows {
-    kind: i64,
-    values: i64,
-    /// The rows of a page of version 2.
-    rows: i64,
-    /// Whether the header describes a page.
-    is_described: bool,
-}
-
 /// The range of a chunk in the file as declared in the footer; `None` if it is not a valid range.
 pub(super) fn file_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let start = u64::try_from(chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset())).ok()?;
@@ -53,36 +28,25 @@ pub(super) fn file_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
 /// The range of each page body within a chunk, and the uncompressed size declared in its header. Ends at the first
 /// unreadable header, which the decoder rejects.
 pub(super) fn headers(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, usize)> {
+    read_headers(bytes).map_while(|(body, header)| Some((body, usize::try_from(header.uncompressed).ok()?)))
+}
+
+/// The range of each page body within a chunk, and its header, up to the first unreadable one.
+pub(super) fn read_headers(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, PageHeader)> {
     let mut at = 0;
     iter::from_fn(move || {
         let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
-        let (uncompressed, compressed, head_bytes) = sizes(rest).ok()?;
-        let start = at + head_bytes;
-        let end = start.checked_add(usize::try_from(compressed).ok()?)?;
+        let header = PageHeader::read(rest).ok()?;
+        let start = at + header.bytes;
         // The size of a truncated body is reported too.
-        at = end;
-        Some((start..end, usize::try_from(uncompressed).ok()?))
+        at = start.checked_add(usize::try_from(header.compressed).ok()?)?;
+        Some((start..at, header))
     })
-}
-
-/// The uncompressed and compressed sizes in a page header, and the length of the header.
-fn sizes(bytes: &[u8]) -> Result<(i64, i64, usize), InvalidThrift> {
-    let mut header = CompactReader::new(bytes);
-    let (mut last, mut uncompressed, mut compressed) = (0, 0, 0);
-    while let Some((field, kind)) = header.field(&mut last)? {
-        // Like the decoder, reads a varint for any declared type of the fields.
-        match field {
-            UNCOMPRESSED => uncompressed = header.signed()?,
-            COMPRESSED => compressed = header.signed()?,
-            _ => header.skip(kind)?,
-        }
-    }
-    Ok((uncompressed, compressed, bytes.len() - header.rest().len()))
 }
 
 /// Whether the bytes are one dictionary page.
 pub(super) fn is_dictionary(page: &[u8]) -> bool {
-    whole_page(page).is_some_and(|found| found.kind == DICTIONARY_PAGE)
+    whole_page(page).is_some_and(|found| found.kind == PageHeader::DICTIONARY_PAGE)
 }
 
 /// Whether the bytes are one data page with this number of rows. A page of lists in version 1 may have any number of
@@ -90,9 +54,9 @@ pub(super) fn is_dictionary(page: &[u8]) -> bool {
 pub(super) fn has_rows(page: &[u8], rows: u64, is_list: bool) -> bool {
     let has = |found: i64| u64::try_from(found).is_ok_and(|found| found == rows);
     whole_page(page).is_some_and(|found| match found.kind {
-        DATA_V1_PAGE if is_list => u64::try_from(found.values).is_ok_and(|values| values >= rows),
-        DATA_V1_PAGE => has(found.values),
-        DATA_V2_PAGE => has(found.rows) && (is_list || has(found.values)),
+        PageHeader::DATA_V1_PAGE if is_list => u64::try_from(found.values).is_ok_and(|values| values >= rows),
+        PageHeader::DATA_V1_PAGE => has(found.values),
+        PageHeader::DATA_V2_PAGE => has(found.rows) && (is_list || has(found.values)),
         _ => false,
     })
 }
@@ -102,7 +66,7 @@ pub(super) fn end_of_values(chunk: &[u8], values: u64) -> Option<usize> {
     let (mut at, mut seen) = (0, 0_u64);
     while at < chunk.len() {
         let Some((page, bytes)) = page_at(&chunk[at..]) else { return (seen == values).then_some(at) };
-        if page.kind != DICTIONARY_PAGE {
+        if page.kind != PageHeader::DICTIONARY_PAGE {
             seen = seen.saturating_add(u64::try_from(page.values).unwrap_or(u64::MAX));
         }
         at += bytes;
@@ -110,41 +74,18 @@ pub(super) fn end_of_values(chunk: &[u8], values: u64) -> Option<usize> {
     None
 }
 
-/// The description of the page at the start of the bytes, and its length; `None` if there is no whole page.
-fn page_at(bytes: &[u8]) -> Option<(PageRows, usize)> {
-    let (uncompressed, compressed, head_bytes) = sizes(bytes).ok()?;
-    let end = head_bytes.checked_add(usize::try_from(compressed).ok()?).filter(|end| *end <= bytes.len())?;
-    let page = page_rows(bytes).ok().filter(|page| page.is_described && uncompressed >= 0)?;
-    Some((page, end))
+/// The header of the page at the start of the bytes, and the length of the page; `None` if there is no whole page.
+fn page_at(bytes: &[u8]) -> Option<(PageHeader, usize)> {
+    let header = PageHeader::read(bytes).ok().filter(|header| header.is_described && header.uncompressed >= 0)?;
+    let end = header.bytes.checked_add(usize::try_from(header.compressed).ok()?).filter(|end| *end <= bytes.len())?;
+    Some((header, end))
 }
 
-/// The description of a page that ends with the bytes; `None` if it does not.
-fn whole_page(page: &[u8]) -> Option<PageRows> {
-    let (_, compressed, head_bytes) = sizes(page).ok()?;
-    let bytes = head_bytes.checked_add(usize::try_from(compressed).ok()?)?;
-    (bytes == page.len()).then(|| page_rows(page).ok()).flatten()
-}
-
-fn page_rows(bytes: &[u8]) -> Result<PageRows, InvalidThrift> {
-    let (mut header, mut last, mut found) = (CompactReader::new(bytes), 0, PageRows::default());
-    while let Some((field, kind)) = header.field(&mut last)? {
-        match (field, kind) {
-            (KIND, I32) => found.kind = header.signed()?,
-            (DATA_V1 | DICTIONARY | DATA_V2, STRUCT) => {
-                found.is_described = true;
-                let mut last = 0;
-                while let Some((inner, kind)) = header.field(&mut last)? {
-                    match (inner, kind) {
-                        (VALUES, I32) => found.values = header.signed()?,
-                        (ROWS, I32) if field == DATA_V2 => found.rows = header.signed()?,
-                        _ => header.skip(kind)?,
-                    }
-                }
-            }
-            _ => header.skip(kind)?,
-        }
-    }
-    Ok(found)
+/// The header of a page that ends with the bytes; `None` if it does not.
+fn whole_page(page: &[u8]) -> Option<PageHeader> {
+    let header = PageHeader::read(page).ok()?;
+    let bytes = header.bytes.checked_add(usize::try_from(header.compressed).ok()?)?;
+    (bytes == page.len()).then_some(header)
 }
 
 pub(super) fn is_delta(encoding: Encoding) -> bool {

@@ -1,64 +1,41 @@
-//! Decodes the columns of one part of a row group: most by `forebay_pages`, the others by the Parquet library.
+//! Decodes the columns of one part of a row group, each with the reader of its format.
 
 use std::{iter, mem, ops::Range, sync::Arc};
 
-use arrow::{
-    array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder},
-    buffer::BooleanBuffer,
-    compute::filter,
-    datatypes::SchemaRef,
-};
-use forebay_pages::{ColumnReader, PageError, Room};
-use parquet::{
-    arrow::arrow_reader::{ParquetRecordBatchReader, RowSelector},
-    errors::ParquetError,
-};
+use arrow::buffer::BooleanBuffer;
+use forebay_pages::Room;
+use parquet::{arrow::arrow_reader::RowSelector, errors::ParquetError};
 
 use super::{
-    arrow_part,
-    columns::{Fetched, FetchedColumns},
-    convert::convert,
+    arrow_columns::ArrowColumns,
+    column_readers::{ColumnsReader, PartError, ReadColumn, RowsToRead, UNEQUAL_ROWS},
+    columns::Fetched,
     decode_memory::DecodeMemory,
     decoder::described,
+    library_columns::LibraryColumns,
+    page_columns::PageColumns,
     projection::Part,
     shared::SharedBytes,
     text_room::TextRoom,
     view::View,
 };
-use crate::{
-    budget::Reservation,
-    catalog::{ArrowLayout, DeletedRows},
-};
-
-/// Why columns of one row group do not belong together.
-pub(super) const UNEQUAL_ROWS: &str = "its columns have different numbers of rows";
+use crate::catalog::DeletedRows;
 
 /// The columns of a part after the rows already read.
 pub(super) struct PartReader {
-    /// Columns of the projection, each with its reader.
-    own: Vec<(usize, ColumnReader)>,
-    /// Rows to pass over before the first chunk.
-    skip: usize,
-    /// The columns that the Parquet library reads; for a part without columns, their number of rows.
-    library: Option<ParquetRecordBatchReader>,
-    library_columns: Vec<usize>,
+    readers: Vec<Box<dyn ColumnsReader>>,
     rows_left: usize,
     chunk_rows: usize,
-    /// Columns of an Arrow IPC file, with the rows that are left.
-    whole: Vec<(usize, ArrayRef)>,
-    /// The memory of their decompressed buffers.
-    _decompressed: Vec<Reservation>,
     /// The deleted rows, which are decoded and dropped; `None` if there are none.
     deleted: Option<Deleted>,
-    /// Columns of the next rows that were read before the others, by index in the projection.
-    ahead: Vec<(usize, ArrayRef)>,
+    /// Columns of the next rows that were read before the others.
+    ahead: Vec<ReadColumn>,
 }
 
 /// Rows of a part's columns.
 pub(super) struct PartChunk {
     pub rows: usize,
-    /// By index in the projection.
-    pub arrays: Vec<(usize, ArrayRef)>,
+    pub arrays: Vec<ReadColumn>,
 }
 
 /// The deleted rows of the row group, and the place of the next row.
@@ -69,9 +46,6 @@ struct Deleted {
     /// The next row that the readers decode, among the stored ones.
     stored: u64,
 }
-
-/// Why a part is not decoded: the columns, by index in the projection, and the reason.
-pub(super) type PartError = (Vec<usize>, String);
 
 /// A part's reader, and the page bytes that it may hold decompressed.
 type Opened = (PartReader, u64);
@@ -94,8 +68,11 @@ impl PartReader {
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
         if let Some(layout) = &view.arrow {
-            let opened = Self::of_arrow(view, (layout, row_group), (part, roots), &fetched, skip, memory);
-            return opened.map(|reader| (reader, 0));
+            let columns = (part.columns.as_slice(), roots);
+            let opened = ArrowColumns::open(view, (layout, row_group), columns, &fetched, skip, memory);
+            let (columns, rows_left) = opened.map_err(ParquetError::General)?;
+            let readers: Vec<Box<dyn ColumnsReader>> = vec![Box::new(columns)];
+            return Ok((Self { readers, rows_left, chunk_rows, deleted: None, ahead: Vec::new() }, 0));
         }
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
         for (leaf, fetched) in fetched {
@@ -128,7 +105,7 @@ impl PartReader {
         let end = usize::try_from(rows.end).unwrap_or(usize::MAX).min(all_rows);
         let rows_left = end.saturating_sub(skip);
         let rows_left = kept_left.map_or(rows_left, |kept| usize::try_from(kept).unwrap_or(usize::MAX));
-        let selection = match &deleted {
+        let selectors = match &deleted {
             Some(deleted) => deleted.selection(),
             None if rows_left < all_rows => {
                 let mut selectors = vec![RowSelector::skip(skip), RowSelector::select(rows_left)];
@@ -137,57 +114,17 @@ impl PartReader {
             }
             None => Vec::new(),
         };
-        let mut opened = Self {
-            own,
-            skip,
-            library: None,
-            library_columns,
-            rows_left,
-            chunk_rows,
-            whole: Vec::new(),
-            _decompressed: Vec::new(),
-            deleted,
-            ahead: Vec::new(),
-        };
-        if opened.own.is_empty() || !opened.library_columns.is_empty() {
-            let (reader, bytes) = library(view, row_group, &library_roots, rest, selection, memory)?;
-            opened.library = Some(reader);
+        let mut readers: Vec<Box<dyn ColumnsReader>> = Vec::new();
+        if own.is_empty() || !library_columns.is_empty() {
+            let columns = (library_columns, library_roots.as_slice());
+            let (library, bytes) = LibraryColumns::open(view, row_group, columns, rest, selectors, memory)?;
+            readers.push(Box::new(library));
             own_bytes += bytes;
         }
-        Ok((opened, own_bytes))
-    }
-
-    /// Opens the columns of a record batch.
-    fn of_arrow(
-        view: &View,
-        (layout, batch): (&ArrowLayout, usize),
-        (part, roots): (&Part, &[usize]),
-        fetched: &[Fetched],
-        skip: usize,
-        memory: &Arc<DecodeMemory>,
-    ) -> Result<Self, ParquetError> {
-        let rows = layout.batches[batch].rows;
-        let skipped = skip.min(rows);
-        let (mut whole, mut reserved) = (Vec::with_capacity(roots.len()), Vec::new());
-        for (root, column) in iter::zip(roots, &part.columns) {
-            let decoded = arrow_part::decode(layout, batch, *root, fetched, memory, &mut reserved);
-            let wanted = view.metadata.schema().field(*root).data_type();
-            let array = decoded.and_then(|array| convert(&array, wanted).map_err(|error| error.to_string()));
-            let array = array.map_err(ParquetError::General)?;
-            whole.push((*column, array.slice(skipped, rows - skipped)));
+        if !own.is_empty() {
+            readers.push(Box::new(PageColumns::new(own, skip)));
         }
-        Ok(Self {
-            own: Vec::new(),
-            skip: 0,
-            library: None,
-            library_columns: Vec::new(),
-            rows_left: rows - skipped,
-            chunk_rows: usize::try_from(memory.rows()).unwrap_or(usize::MAX),
-            whole,
-            _decompressed: reserved,
-            deleted: None,
-            ahead: Vec::new(),
-        })
+        Ok((Self { readers, rows_left, chunk_rows, deleted, ahead: Vec::new() }, own_bytes))
     }
 
     /// Decodes the next rows; `None` at the end. After an error it must not be called again.
@@ -199,85 +136,49 @@ impl PartReader {
     /// Decodes some columns of the next rows, before [`Self::rest`] decodes the others. Returns the number of rows;
     /// `None` at the end.
     pub(super) fn read_ahead(&mut self, is_read: impl Fn(usize) -> bool) -> Result<Option<usize>, PartError> {
-        self.skip_first()?;
-        let mut rows = self.rows_left.min(self.chunk_rows);
-        let is_of_library =
-            self.library_columns.is_empty() || self.library_columns.iter().any(|column| is_read(*column));
-        if self.library.is_some() && is_of_library {
-            match self.read_library()? {
-                Some(read) => rows = read,
+        let mut count = self.rows_left.min(self.chunk_rows);
+        // A reader without columns counts the rows.
+        let reads = |reader: &&mut Box<dyn ColumnsReader>| {
+            reader.columns().is_empty() || reader.columns().iter().any(|column| is_read(*column))
+        };
+        for reader in self.readers.iter_mut().filter(reads) {
+            match reader.begin(count)? {
+                Some(rows) => count = rows,
                 None => return Ok(None),
             }
         }
-        for (column, array) in self.whole.iter().filter(|(column, _)| is_read(*column)) {
-            self.ahead.push((*column, array.slice(0, rows.min(array.len()))));
+        let kept = self.deleted.as_ref().map(|deleted| deleted.kept(count));
+        let rows = RowsToRead { count, kept, selected: None };
+        for reader in self.readers.iter_mut().filter(reads) {
+            reader.read(&rows, &is_read, &mut self.ahead)?;
         }
-        let kept = self.deleted.as_ref().map(|deleted| deleted.kept(rows));
-        for (column, reader) in self.own.iter_mut().filter(|(column, _)| is_read(*column)) {
-            self.ahead.push((*column, checked(*column, rows, read(reader, rows, kept.as_ref()))?));
-        }
-        Ok((rows > 0).then_some(rows))
+        Ok((count > 0).then_some(count))
     }
 
     /// The columns read ahead.
-    pub(super) fn ahead(&self) -> &[(usize, ArrayRef)] {
+    pub(super) fn ahead(&self) -> &[ReadColumn] {
         &self.ahead
     }
 
     /// Decodes the other columns of the next rows, all or the selected ones.
-    pub(super) fn rest(&mut self, rows: usize, selected: Option<&BooleanBuffer>) -> Result<PartChunk, PartError> {
-        self.skip_first()?;
-        let is_library_due = self.library_columns.iter().any(|column| !is_among(&self.ahead, *column));
-        if is_library_due && self.read_library()? != Some(rows) {
-            return Err((self.library_columns.clone(), UNEQUAL_ROWS.to_owned()));
-        }
-        self.rows_left = self.rows_left.saturating_sub(rows);
-        let mut arrays = mem::take(&mut self.ahead);
-        for (column, array) in &mut self.whole {
-            let taken = rows.min(array.len());
-            if !is_among(&arrays, *column) {
-                arrays.push((*column, array.slice(0, taken)));
+    pub(super) fn rest(&mut self, count: usize, selected: Option<&BooleanBuffer>) -> Result<PartChunk, PartError> {
+        self.rows_left = self.rows_left.saturating_sub(count);
+        let kept = self.deleted.as_mut().map(|deleted| deleted.pass(count));
+        let rows = RowsToRead { count, kept, selected };
+        let ahead = mem::take(&mut self.ahead);
+        let known: Vec<usize> = ahead.iter().map(|(column, _)| *column).collect();
+        let is_due = |column: usize| !known.contains(&column);
+        let mut arrays = ahead.into_iter().map(|read| rows.of(read)).collect::<Result<Vec<_>, _>>()?;
+        for reader in &mut self.readers {
+            if reader.columns().iter().any(|column| is_due(*column)) {
+                if reader.begin(count)? != Some(count) {
+                    return Err((reader.columns().to_vec(), UNEQUAL_ROWS.to_owned()));
+                }
+                reader.read(&rows, &is_due, &mut arrays)?;
             }
-            *array = array.slice(taken, array.len() - taken);
+            reader.pass(count);
         }
-        let stored = self.deleted.as_mut().map(|deleted| deleted.pass(rows));
-        let due = self.own.iter_mut().filter(|(column, _)| !is_among(&arrays, *column));
-        let Some(selected) = selected else {
-            let read =
-                due.map(|(column, reader)| Ok((*column, checked(*column, rows, read(reader, rows, stored.as_ref()))?)));
-            let read = read.collect::<Result<Vec<_>, PartError>>()?;
-            arrays.extend(read);
-            return Ok(PartChunk { rows, arrays });
-        };
-        let (mask, kept) = (BooleanArray::new(selected.clone(), None), selected.count_set_bits());
-        let stored = stored.map_or_else(|| selected.clone(), |stored| spread(selected, &stored));
-        let read = due.map(|(column, reader)| Ok((*column, checked(*column, kept, reader.read_selected(&stored))?)));
-        let read = read.collect::<Result<Vec<_>, PartError>>()?;
-        for (column, array) in &mut arrays {
-            *array = filter(array, &mask).map_err(|error| (vec![*column], error.to_string()))?;
-        }
-        arrays.extend(read);
-        Ok(PartChunk { rows: kept, arrays })
-    }
-
-    fn skip_first(&mut self) -> Result<(), PartError> {
-        let skip = mem::take(&mut self.skip);
-        if skip > 0 {
-            for (column, reader) in &mut self.own {
-                reader.skip(skip).map_err(|error| (vec![*column], error.to_string()))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Decodes the next rows of the library's columns. Returns their number; `None` at the end.
-    fn read_library(&mut self) -> Result<Option<usize>, PartError> {
-        let Some(library) = &mut self.library else { return Ok(None) };
-        let damaged =
-            |source: arrow::error::ArrowError| (self.library_columns.clone(), ParquetError::from(source).to_string());
-        let Some(chunk) = library.next().transpose().map_err(damaged)? else { return Ok(None) };
-        self.ahead.extend(self.library_columns.iter().copied().zip(chunk.columns().iter().cloned()));
-        Ok(Some(chunk.num_rows()))
+        Ok(PartChunk { rows: rows.read_count(), arrays })
     }
 }
 
@@ -318,50 +219,4 @@ impl Deleted {
         selectors.retain(|selector| selector.row_count > 0);
         selectors
     }
-}
-
-/// The stored rows of a selection of the kept ones.
-fn spread(selected: &BooleanBuffer, kept: &BooleanBuffer) -> BooleanBuffer {
-    let mut bits = BooleanBufferBuilder::new(kept.len());
-    bits.append_n(kept.len(), false);
-    for (stored, is_selected) in kept.set_indices().zip(selected) {
-        bits.set_bit(stored, is_selected);
-    }
-    bits.finish()
-}
-
-fn is_among(arrays: &[(usize, ArrayRef)], column: usize) -> bool {
-    arrays.iter().any(|(known, _)| *known == column)
-}
-
-/// The next rows, or the kept ones of the next stored rows.
-fn read(reader: &mut ColumnReader, rows: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef, PageError> {
-    match kept {
-        Some(kept) => reader.read_selected(kept),
-        None => reader.read(rows),
-    }
-}
-
-/// An array of `rows` rows.
-fn checked(column: usize, rows: usize, read: Result<ArrayRef, PageError>) -> Result<ArrayRef, PartError> {
-    let array = read.map_err(|error| (vec![column], error.to_string()))?;
-    if array.len() == rows { Ok(array) } else { Err((vec![column], UNEQUAL_ROWS.to_owned())) }
-}
-
-/// A decoder of these roots by the Parquet library, and the page bytes that it may hold decompressed.
-fn library(
-    view: &View,
-    row_group: usize,
-    roots: &[usize],
-    fetched: Vec<Fetched>,
-    selection: Vec<RowSelector>,
-    memory: &Arc<DecodeMemory>,
-) -> Result<(ParquetRecordBatchReader, u64), ParquetError> {
-    let (metadata, schema) = (Arc::clone(view.metadata.metadata()), SchemaRef::clone(view.metadata.schema()));
-    let columns = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(memory))?;
-    let selection = (!selection.is_empty()).then(|| selection.into());
-    let levels = view.levels(roots)?;
-    let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
-    let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &columns, chunk_rows, selection)?;
-    Ok((reader, columns.page_bytes()))
 }

@@ -10,9 +10,10 @@ use arrow::{
 };
 
 use super::{
+    column_readers::{PartError, UNEQUAL_ROWS},
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
-    part::{PartChunk, PartError, PartReader, UNEQUAL_ROWS},
+    part::{PartChunk, PartReader},
     shared::SharedBytes,
     view::View,
 };
