@@ -36,6 +36,7 @@ mod unpack;
 mod unpacked;
 
 pub use column::{ColumnChunk, ColumnReader};
+pub use delta::{Deltas, bits};
 pub use description::{Codec, Column, Form, Physical};
 pub use error::PageError;
 pub use header::{Encoding, PageHeader};

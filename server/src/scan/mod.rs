@@ -21,7 +21,6 @@ mod intervals;
 mod library_columns;
 mod null_counts;
 mod open;
-mod packed;
 mod page_columns;
 mod page_index;
 mod page_sizes;

@@ -6,7 +6,7 @@
 use std::{iter, ops::Range};
 
 use forebay_pages::{
-    PageHeader,
+    Deltas, PageHeader, bits,
     thrift::{CompactReader, InvalidThrift},
 };
 use parquet::{
@@ -16,8 +16,6 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
     schema::types::ColumnDescriptor,
 };
-
-use super::packed::{Deltas, bits};
 
 /// The range of a chunk in the file as declared in the footer; `None` if it is not a valid range.
 pub(super) fn file_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
@@ -152,9 +150,9 @@ pub(super) fn for_each_delta_length(
     let bytes = values_of(column, page).ok_or_else(|| truncated(InvalidThrift))?;
     let values = u64::from(page.num_values());
     let block = |bytes| {
-        let block = Deltas::new(CompactReader::new(bytes)).map_err(truncated)?;
-        if block.remaining > values {
-            let reason = format!("a block declares {} lengths for {values} values", block.remaining);
+        let block = Deltas::new(bytes).map_err(truncated)?;
+        if block.remaining() > values {
+            let reason = format!("a block declares {} lengths for {values} values", block.remaining());
             return Err(ParquetError::General(reason));
         }
         Ok(block)
@@ -167,7 +165,8 @@ pub(super) fn for_each_delta_length(
     let mut suffixes = block(first.skip().map_err(truncated)?)?;
     // Upper bounds of the next prefix and suffix.
     let (mut before, mut left) = (0, bytes.len() as u64);
-    while let (Some(prefix), Some(suffix)) = (prefixes.next().map_err(truncated)?, suffixes.next().map_err(truncated)?)
+    while let (Some(prefix), Some(suffix)) =
+        (prefixes.next_value().map_err(truncated)?, suffixes.next_value().map_err(truncated)?)
     {
         let within = |length, max| u64::try_from(length).ok().filter(|length| *length <= max);
         let (Some(prefix), Some(suffix)) = (within(prefix, before), within(suffix, left)) else {
