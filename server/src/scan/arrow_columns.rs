@@ -37,7 +37,7 @@ impl ArrowColumns {
         let rows = layout.batches[batch].rows;
         let skipped = skip.min(rows);
         let (mut arrays, mut reserved) = (Vec::with_capacity(roots.len()), Vec::new());
-        for (root, _) in iter::zip(roots, columns) {
+        for root in roots {
             let array = arrow_part::decode(layout, batch, *root, fetched, memory, &mut reserved)?;
             let wanted = view.metadata.schema().field(*root).data_type();
             let array = convert(&array, wanted).map_err(|error| error.to_string())?;

@@ -279,6 +279,13 @@ impl State {
     }
 }
 
+/// Returns an id for these parts, of which none can continue in the next one: their lengths are digested, too.
+pub fn parts_digest(parts: &[&[u8]]) -> String {
+    let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_le_bytes()).collect();
+    let digested = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]);
+    short_digest(&digested.collect::<Vec<_>>())
+}
+
 /// Returns an id for these bytes: the first 32 hexadecimal digits of their SHA-256.
 pub fn short_digest(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();

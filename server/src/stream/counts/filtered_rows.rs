@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     catalog::Snapshot,
     plan::Sample,
-    state::short_digest,
+    state::{parts_digest, short_digest},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -34,9 +34,7 @@ impl FilteredRows<'_> {
     pub(crate) fn key_of(&self, parts: &[&[u8]]) -> String {
         let rows = self.key();
         let parts: Vec<&[u8]> = [rows.as_bytes()].into_iter().chain(parts.iter().copied()).collect();
-        let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_le_bytes()).collect();
-        let digested = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]);
-        format!("{}-{}", self.snapshot.state(), short_digest(&digested.collect::<Vec<_>>()))
+        format!("{}-{}", self.snapshot.state(), parts_digest(&parts))
     }
 
     /// The id of their number.

@@ -38,9 +38,9 @@ const CACHED_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct SkippedRows {
     /// The rows that stay, of each row group.
-    pub passing: Vec<u64>,
+    pub passing: Arc<Vec<u64>>,
     /// The ones that do not, by their index in the snapshot, rising.
-    pub skipped: Vec<u64>,
+    pub skipped: Arc<Vec<u64>>,
 }
 
 /// Results by snapshot, rows and images.
@@ -114,16 +114,16 @@ async fn search(rows: FilteredRows<'_>, columns: Vec<FunctionColumn>) -> Result<
         passing: 0,
         skipped: Vec::new(),
     };
-    let mut found = SkippedRows { passing: vec![0; rows.snapshot.row_groups().len()], skipped: Vec::new() };
+    let (mut staying, mut found) = (vec![0; rows.snapshot.row_groups().len()], Vec::new());
     let mut searched = std::pin::pin!(each(&scan, row_groups, COUNTED_AT_ONCE, sink));
     while let Some((row_group, ImageSearch { passing, mut skipped, .. })) = searched.try_next().await? {
         // A row may have several images.
         skipped.sort_unstable();
         skipped.dedup();
-        found.passing[row_group] = passing - skipped.len() as u64;
-        found.skipped.extend(skipped);
+        staying[row_group] = passing - skipped.len() as u64;
+        found.extend(skipped);
     }
-    Ok(found)
+    Ok(SkippedRows { passing: Arc::new(staying), skipped: Arc::new(found) })
 }
 
 // === impl SkippedRows, ImageSearch ===
@@ -133,11 +133,12 @@ impl Storable for SkippedRows {
     type Context = Arc<Snapshot>;
 
     fn store(&self, _: &Arc<Snapshot>) -> StoredSkipped {
-        StoredSkipped { passing: self.passing.clone(), skipped: self.skipped.clone() }
+        StoredSkipped { passing: self.passing.to_vec(), skipped: self.skipped.to_vec() }
     }
 
     fn restore(StoredSkipped { passing, skipped }: StoredSkipped, snapshot: &Arc<Snapshot>) -> Option<Self> {
-        (passing.len() == snapshot.row_groups().len()).then_some(Self { passing, skipped })
+        let is_valid = passing.len() == snapshot.row_groups().len();
+        is_valid.then(|| Self { passing: Arc::new(passing), skipped: Arc::new(skipped) })
     }
 }
 

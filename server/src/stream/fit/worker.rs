@@ -1,15 +1,12 @@
 //! The partial rows of some row groups, for a fit in another process.
 
 use std::{
-    collections::VecDeque,
-    fmt,
     ops::{ControlFlow, Range},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use arrow::{array::RecordBatch, datatypes::Schema};
 use prost::Message;
-use tokio::sync::OnceCell;
 
 use super::{
     elsewhere::PassMessage,
@@ -24,6 +21,7 @@ use crate::{
     state::short_digest,
     stream::{
         ahead::{Ahead, AheadSender},
+        counts::recent::SharedResults,
         environment::{Environment, StreamParts},
         error::StreamError,
         flights::Progress,
@@ -38,7 +36,7 @@ use crate::{
 };
 
 /// Passes and snapshots that stay open: those used longest ago are dropped.
-const KEPT_MAX: usize = 8;
+const OPEN_MAX: usize = 8;
 
 /// Batches of partial rows that wait for their reader.
 const BATCHES_QUEUED: usize = 2;
@@ -51,11 +49,12 @@ pub type PartialTask = Ahead<RecordBatch>;
 pub struct FitWorker {
     environment: Arc<Environment>,
     stores: Mutex<Stores>,
-    snapshots: RecentlyUsed<Snapshot>,
-    passes: RecentlyUsed<OpenPass>,
+    snapshots: SharedResults<Arc<Snapshot>>,
+    passes: SharedResults<Arc<OpenPass>>,
 }
 
 /// A pass whose files are open.
+#[derive(Debug)]
 struct OpenPass {
     snapshot: Arc<Snapshot>,
     expressions: Arc<Expressions>,
@@ -63,12 +62,6 @@ struct OpenPass {
     schema: Schema,
     questions: Vec<Question>,
 }
-
-/// Values by key, those used last first. Concurrent requests for one share its opening.
-struct RecentlyUsed<T>(Mutex<VecDeque<(String, OpenCell<T>)>>);
-
-/// A value, empty until it is open.
-type OpenCell<T> = Arc<OnceCell<Arc<T>>>;
 
 /// Computes partial rows, and sends them.
 struct PartialSink {
@@ -95,8 +88,8 @@ impl FitWorker {
         Self {
             environment,
             stores: Mutex::new(stores),
-            snapshots: RecentlyUsed::default(),
-            passes: RecentlyUsed::default(),
+            snapshots: SharedResults::new(OPEN_MAX),
+            passes: SharedResults::new(OPEN_MAX),
         }
     }
 
@@ -112,7 +105,8 @@ impl FitWorker {
         groups: Range<usize>,
         sender: AheadSender<RecordBatch>,
     ) -> Result<(), StreamError> {
-        let pass = self.passes.get(&short_digest(&[message]), || self.open(message)).await?;
+        let cell = self.passes.of(&short_digest(&[message]));
+        let pass = cell.get_or_try_init(async || self.open(message).await.map(Arc::new)).await?;
         let layout = Layout::new(&pass.schema, &pass.questions)?;
         let columns = layout.columns().map(str::to_owned).collect();
         let rows = PartialRows::new(layout.shape());
@@ -130,7 +124,9 @@ impl FitWorker {
         let (sample, count) = (message.sample(), message.questions as usize);
         let sent = message.snapshot.unwrap_or_default();
         let key = short_digest(&[&sent.encode_to_vec()]);
-        let snapshot = self.snapshots.get(&key, || self.open_snapshot(sent)).await?;
+        let cell = self.snapshots.of(&key);
+        let snapshot = cell.get_or_try_init(async || self.open_snapshot(sent).await.map(Arc::new)).await?;
+        let snapshot = Arc::clone(snapshot);
         let (plan, functions) = with_functions(&self.environment, message.plan.unwrap_or_default()).await?;
         let stored = Arc::clone(snapshot.wide_schema());
         // On the CPU pool, whose stacks are deep enough for expressions.
@@ -150,40 +146,6 @@ impl FitWorker {
     async fn open_snapshot(&self, sent: SentSnapshot) -> Result<Snapshot, StreamError> {
         let store = self.stores.lock().unwrap_or_else(PoisonError::into_inner).at(sent.store());
         Ok(sent.open(store, &self.environment.cpu).await?)
-    }
-}
-
-// === impl RecentlyUsed ===
-
-impl<T> Default for RecentlyUsed<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T> fmt::Debug for RecentlyUsed<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RecentlyUsed").finish_non_exhaustive()
-    }
-}
-
-impl<T> RecentlyUsed<T> {
-    async fn get<Opened>(&self, key: &str, open: impl FnOnce() -> Opened) -> Result<Arc<T>, StreamError>
-    where
-        Opened: Future<Output = Result<T, StreamError>>,
-    {
-        let cell = self.cell(key);
-        let opened = cell.get_or_try_init(async || open().await.map(Arc::new)).await;
-        opened.map(Arc::clone)
-    }
-
-    fn cell(&self, key: &str) -> OpenCell<T> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = kept.iter().position(|(known, _)| known == key).and_then(|place| kept.remove(place));
-        let (key, cell) = known.unwrap_or_else(|| (key.to_owned(), Arc::default()));
-        kept.push_front((key, Arc::clone(&cell)));
-        kept.truncate(KEPT_MAX);
-        cell
     }
 }
 

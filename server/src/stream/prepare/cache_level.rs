@@ -6,7 +6,7 @@ use crate::{
     cache::GroupChunks,
     catalog::{Int96Unit, Snapshot},
     plan::{Grouping, Sample},
-    state::short_digest,
+    state::parts_digest,
     stream::describe::full_type_name,
 };
 
@@ -110,21 +110,15 @@ impl PreparedDataset {
             sample.as_ref().map_or(&[], <[u8; 16]>::as_slice),
             &group,
         ];
-        digest(parts)
+        parts_digest(&parts)
     }
 
     /// The key of the column chunks of the snapshot.
     pub(crate) fn chunks_key(&self) -> String {
         let columns = columns(&self.snapshot);
-        digest([CHUNKS_VERSION, self.request.dataset.as_bytes(), self.snapshot.state().as_bytes(), columns.as_bytes()])
+        let (dataset, state) = (self.request.dataset.as_bytes(), self.snapshot.state().as_bytes());
+        parts_digest(&[CHUNKS_VERSION, dataset, state, columns.as_bytes()])
     }
-}
-
-fn digest<const N: usize>(parts: [&[u8]; N]) -> String {
-    // With its length, no part can continue in the next one.
-    let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
-    let digested = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]);
-    short_digest(&digested.collect::<Vec<_>>())
 }
 
 /// The types in which the columns of a snapshot are read.

@@ -181,8 +181,8 @@ impl Resolver {
             return self.ordered(request, (snapshot, Arc::clone(&compiled)), counted, sequences);
         }
         if let Some(rows) = self.skipped.find(self.rows_of(&snapshot, &compiled), &compiled.rows).await? {
-            let without = Arc::new(compiled.without(Arc::new(rows.skipped.clone()))?);
-            return self.ordered(request, (snapshot, without), Arc::new(rows.passing.clone()), Units::Rows);
+            let without = Arc::new(compiled.without(Arc::clone(&rows.skipped))?);
+            return self.ordered(request, (snapshot, without), Arc::clone(&rows.passing), Units::Rows);
         }
         let passing = self.counts.passing(self.rows_of(&snapshot, &compiled)).await?;
         self.ordered(request, (snapshot, compiled), passing, Units::Rows)

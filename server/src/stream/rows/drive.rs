@@ -51,10 +51,9 @@ pub(crate) trait RowSink<Rows>: Send + 'static {
     /// Takes an output. `Break` ends the reading early.
     fn take(
         &mut self,
-        output: Self::Output,
-        times: &mut StageTimes,
+        _output: Self::Output,
+        _times: &mut StageTimes,
     ) -> impl Future<Output = Result<ControlFlow<()>, StreamError>> + Send {
-        drop((output, times));
         future::ready(Ok(ControlFlow::Continue(())))
     }
 }
