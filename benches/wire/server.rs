@@ -19,11 +19,10 @@ use arrow_flight::{
     flight_service_server::{FlightService, FlightServiceServer},
 };
 use forebay_proto::{Encoding, v1};
+use forebay_runtime::{budget::Budget, shutdown::Shutdown};
 use forebay_server::{
     auth::Peer,
-    budget::Budget,
     flight::{ConnectionSettings, Encoder, Message, response, serve_connections, serve_prepared, tune},
-    shutdown::Shutdown,
 };
 use futures::{StreamExt, stream::BoxStream};
 use http_body_util::BodyExt;

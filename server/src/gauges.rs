@@ -6,9 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_runtime::{metrics, state::State};
 use tokio::{task::spawn_blocking, time};
 
-use crate::{auth::Tls, metrics, state::State};
+use crate::auth::Tls;
 
 /// Shortest pause between two readings.
 const PAUSE: Duration = Duration::from_secs(5);

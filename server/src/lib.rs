@@ -9,27 +9,19 @@
 #![recursion_limit = "256"]
 
 pub mod auth;
-pub mod budget;
 pub mod cache;
 pub mod catalog;
 pub mod config;
-pub mod cpu_pool;
 pub mod daemon;
 pub mod engine;
-pub mod error;
 pub mod expr;
 pub mod flight;
 pub mod gauges;
 pub mod images;
-pub mod log;
-pub mod metrics;
 pub mod metrics_http;
 pub mod plan;
 pub mod scan;
-pub mod shutdown;
-pub mod state;
 pub mod stream;
-pub mod tenant;
 pub mod tokenizers;
 pub mod udf;
 pub mod view;

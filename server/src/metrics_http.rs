@@ -16,6 +16,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_runtime::{
+    cpu_pool::{CpuPool, THREAD_NAME},
+    metrics::{self, PoolFigures, Pools},
+    shutdown::{Phase, ShutdownWatch},
+};
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -31,12 +36,7 @@ use tokio::{
 use places::Places;
 use status::StatusSource;
 
-use crate::{
-    cpu_pool::{CpuPool, THREAD_NAME},
-    metrics::{self, PoolFigures, Pools},
-    shutdown::{Phase, ShutdownWatch},
-    stream::Streams,
-};
+use crate::stream::Streams;
 
 /// Limit of open connections; for a further one, another is closed.
 const CONNECTIONS_MAX: usize = 1024;

@@ -6,7 +6,8 @@
 
 use std::{fs, path::Path};
 
-use forebay_server::{config::Flags, metrics};
+use forebay_runtime::metrics;
+use forebay_server::config::Flags;
 
 fn between<'a>(text: &'a str, start: &str, end: &str) -> (&'a str, &'a str, &'a str) {
     let (before, rest) = text.split_once(start).unwrap();

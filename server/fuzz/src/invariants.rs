@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use forebay_server::budget::Budget;
+use forebay_runtime::budget::Budget;
 use futures::Future;
 use tokio::{runtime::Runtime, time};
 use tonic::{Code, Status};
@@ -64,7 +64,7 @@ mod tests {
         sync::{Mutex, PoisonError},
     };
 
-    use forebay_server::{
+    use forebay_runtime::{
         budget::Reservation,
         cpu_pool::CpuPool,
         state::{Kind, State},

@@ -9,16 +9,18 @@ use std::{
     time::Duration,
 };
 
-use forebay_server::{
+use forebay_runtime::{
     budget::Budget,
+    cpu_pool::CpuPool,
+    shutdown::{Shutdown, ShutdownWatch},
+    state::State,
+};
+use forebay_server::{
     cache::RowCache,
     catalog::{Catalog, Location, Stores},
-    cpu_pool::CpuPool,
     engine::Engine,
     flight::{MessageLimits, Router, Service},
     plan::{Limits, RequestLimits},
-    shutdown::{Shutdown, ShutdownWatch},
-    state::State,
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
+use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
 use forebay_server::{
     catalog::{Catalog, Location, Snapshot, Stores},
     config,
-    cpu_pool::CpuPool,
-    error::near_names,
 };
 use serde::Serialize;
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
+use forebay_runtime::tenant::Tenant;
 use rustls::pki_types::CertificateDer;
 
 use super::principals::Principal;
-use crate::tenant::Tenant;
 
 /// Name of callers without credentials on a server that requires none, in logs and metrics.
 pub const ANONYMOUS: &str = "anonymous";

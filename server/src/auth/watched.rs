@@ -8,8 +8,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use forebay_runtime::metrics;
+
 use super::error::AuthError;
-use crate::metrics;
 
 /// Interval between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

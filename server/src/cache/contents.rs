@@ -9,9 +9,9 @@ use std::{
 };
 
 use forebay_pages::ColumnChunk;
+use forebay_runtime::metrics;
 
 use super::group::CachedGroup;
-use crate::metrics;
 
 /// Keys without entries whose earlier requests are remembered.
 pub(super) const KEYS_REMEMBERED: usize = 16;

@@ -8,6 +8,7 @@ use std::{ops::Range, sync::Arc};
 use arrow::datatypes::SchemaRef;
 use arrow_ipc::{Endianness, convert::fb_to_schema, root_as_footer};
 use bytes::Bytes;
+use forebay_runtime::{cpu_pool::CpuPool, state::short_digest};
 use object_store::ObjectMeta;
 use parquet::{
     arrow::{
@@ -26,7 +27,6 @@ use super::{
     file_footer::{Footer, wide},
     store::Store,
 };
-use crate::{cpu_pool::CpuPool, state::short_digest};
 
 /// The bytes at the start and at the end of a file.
 const MAGIC: &[u8] = b"ARROW1";

@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use forebay_runtime::state::short_digest;
 use object_store::ObjectMeta;
 
 use super::store::{Store, StoreError};
-use crate::state::short_digest;
 
 /// Files of at most this size are read as a whole.
 const WHOLE_BYTES_MAX: u64 = BLOCKS * BLOCK_BYTES;

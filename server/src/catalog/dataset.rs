@@ -10,6 +10,10 @@ use std::{
 };
 
 use arrow::array::BooleanArray;
+use forebay_runtime::{
+    cpu_pool::CpuPool,
+    metrics::{self, Cache},
+};
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
@@ -27,11 +31,7 @@ use super::{
     snapshot::Snapshot,
     snapshots::Snapshots,
 };
-use crate::{
-    cpu_pool::CpuPool,
-    metrics::{self, Cache},
-    view::{ViewError, ViewInput, ViewJob, Views},
-};
+use crate::view::{ViewError, ViewInput, ViewJob, Views};
 
 /// One named dataset.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! Errors of listing and opening datasets.
 
 use forebay_lake::LakeError;
+use forebay_runtime::cpu_pool::CpuError;
 
 use super::store::{StoreError, StoreErrorKind};
-use crate::{cpu_pool::CpuError, view::ViewError};
+use crate::view::ViewError;
 
 /// Why a dataset cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc};
 
 use arrow::datatypes::Schema;
 use bytes::Bytes;
+use forebay_runtime::{cpu_pool::CpuPool, state::short_digest};
 use object_store::ObjectMeta;
 use parquet::{
     DecodeResult,
@@ -32,7 +33,6 @@ use super::{
     store::Store,
     trust,
 };
-use crate::{cpu_pool::CpuPool, state::short_digest};
 
 /// Size of the first read from the end of a file: larger than most footers.
 const FIRST_READ_BYTES: u64 = 64 << 10;

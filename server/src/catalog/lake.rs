@@ -10,6 +10,7 @@ use forebay_lake::{
     Column, ColumnKey, FilePath, LakeError, LakeTable, LogValue, StoredAs, TableFile, TableFolders, TableState,
     path_in_store,
 };
+use forebay_runtime::state::short_digest;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
@@ -18,7 +19,6 @@ use super::{
     pinned_schema::PinnedSchema,
     store::{Store, StoreErrorKind},
 };
-use crate::state::short_digest;
 
 /// Files that are looked up at once.
 const HEADS_AT_ONCE: usize = 32;

@@ -1,6 +1,7 @@
 //! The lake table of a dataset: its format, and what to read of it.
 
 use forebay_lake::{IcebergRequest, LakeError, TableFolders, TableLog, TableState, TableStore, delta, iceberg};
+use forebay_runtime::metrics;
 use object_store::path::Path;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
     lake::TableVersion,
     store::{Store, StoreError, StoreErrorKind},
 };
-use crate::metrics;
 
 /// The table of a dataset, and the version of it.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use arrow::{
     datatypes::Schema,
     error::ArrowError,
 };
+use forebay_runtime::state::short_digest;
 
 use super::{error::CatalogError, file_footer::wide, found_files::Listing, location::Location, partitions::Partitions};
-use crate::state::short_digest;
 
 /// The files of a dataset at one moment, or some of them, with the values of their partition columns.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::{path::Path as FilePath, sync::Arc};
 
+use forebay_runtime::metrics;
 use futures::{StreamExt, TryStreamExt};
 use glob::Pattern;
 use object_store::{ObjectMeta, path::Path};
@@ -19,7 +20,6 @@ use super::{
     store::{Store, StoreError, StoreErrorKind},
     walk::{self, WalkError},
 };
-use crate::metrics;
 
 /// Files of a list that are looked up at once.
 const HEADS_AT_ONCE: usize = 32;

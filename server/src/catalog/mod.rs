@@ -62,6 +62,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
+
 pub use arrow_layout::{ArrowBatch, ArrowCodec, ArrowDictionary, ArrowLayout, ColumnBuffers, dictionary_id};
 pub use common_type::is_utc;
 pub use dataset::Dataset;
@@ -82,7 +84,7 @@ pub use store::{FILES_MAX, Store, StoreError};
 pub use stores::Stores;
 pub use union::FileColumns;
 
-use crate::{cpu_pool::CpuPool, error::near_names, view::Views};
+use crate::view::Views;
 
 /// The datasets that this server serves. A reload replaces them; snapshots in use are not affected.
 #[derive(Debug)]

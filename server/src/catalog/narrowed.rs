@@ -9,10 +9,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use forebay_runtime::metrics::{self, Cache};
 use tokio::sync::OnceCell;
 
 use super::{error::CatalogError, listed::ListedFiles, snapshot::Snapshot};
-use crate::metrics::{self, Cache};
 
 /// Narrowed snapshots that a dataset keeps, for as many filters. They share the footers of files that several have.
 const NARROWED_KEPT_MAX: usize = 32;

@@ -4,12 +4,12 @@
 //! This module works on HTTP requests and responses and has no access to datasets.
 
 use bytes::Bytes;
+use forebay_runtime::metrics;
 use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 
 use super::redact::{element, is_about_credentials};
-use crate::metrics;
 
 /// The largest listing page: 5,000 names (Azure's maximum) of 1 KiB, escaped, with their attributes.
 const LISTING_BYTES_MAX: usize = 64 << 20;

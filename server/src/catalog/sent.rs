@@ -5,6 +5,7 @@ use std::{io::Cursor, sync::Arc};
 use arrow::{array::RecordBatch, datatypes::Schema, error::ArrowError};
 use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
 use chrono::DateTime;
+use forebay_runtime::cpu_pool::CpuPool;
 use object_store::{ObjectMeta, path::Path};
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
     snapshot::{PinnedFiles, Snapshot, open_pinned},
     store::Store,
 };
-use crate::cpu_pool::CpuPool;
 
 /// The message of a snapshot.
 #[derive(Clone, PartialEq, prost::Message)]

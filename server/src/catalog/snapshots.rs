@@ -6,6 +6,10 @@ use std::{
 };
 
 use arrow::array::BooleanArray;
+use forebay_runtime::{
+    cpu_pool::CpuPool,
+    metrics::{self, Cache},
+};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -13,10 +17,6 @@ use super::{
     listed::ListedFiles,
     narrowed::NarrowedSnapshots,
     snapshot::{self, Snapshot},
-};
-use crate::{
-    cpu_pool::CpuPool,
-    metrics::{self, Cache},
 };
 
 /// Snapshots of all files that a dataset keeps: the current one and those of running epochs.

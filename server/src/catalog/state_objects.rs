@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_runtime::{
+    metrics,
+    state::{ObjectEntry, ObjectVersion, Objects, ObjectsError, StateObject},
+};
 use futures::TryStreamExt;
 use object_store::{
     Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
@@ -16,10 +20,6 @@ use super::{
     redact,
     store::{Store, StoreErrorKind},
     stores::Stores,
-};
-use crate::{
-    metrics,
-    state::{ObjectEntry, ObjectVersion, Objects, ObjectsError, StateObject},
 };
 
 /// Longest wait for a small object or a page of a listing.

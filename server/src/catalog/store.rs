@@ -4,6 +4,7 @@ use std::{fmt, io, ops::Range, path::PathBuf, slice, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use forebay_lake::TableFolders;
+use forebay_runtime::metrics;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, local::LocalFileSystem, path::Path};
 
@@ -14,7 +15,6 @@ use super::{
     pinned::{is_same, is_strong},
     redact, walk,
 };
-use crate::metrics;
 
 /// Concurrent reads of one file.
 const READS_AT_ONCE: usize = 8;

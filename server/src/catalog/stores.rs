@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, env, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use forebay_runtime::metrics;
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, Result, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -20,7 +21,6 @@ use super::{
     response_check::{self, RequestKind},
     store::{Settings, Store},
 };
-use crate::metrics;
 
 /// Time after which a failed request is not retried again. With the longest pause (5 s) and the 30 s limit of one
 /// attempt, a request to an unresponsive store fails after 65 s, and to one that refuses connections after 35 s.

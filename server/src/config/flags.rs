@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use forebay_runtime::{log::LogFormat, state::Retention};
 use forebay_settings::{ByteSize, sizes};
 
 use crate::{
     catalog::FILES_MAX,
     expr::OPERATORS_MAX,
-    log::LogFormat,
     plan::{OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX},
-    state::Retention,
 };
 
 /// Lengths in Arrow and gRPC allow a little less than 2 GiB in every client.

@@ -26,14 +26,16 @@ pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
 pub use state::{StateKind, StatePlace};
 
+use forebay_runtime::{
+    log::{self, LogSettings},
+    state::Retention,
+};
 use forebay_settings::ByteSize;
 
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
     catalog::{Location, ViewDefinition},
-    log::{self, LogSettings},
     plan::RequestLimits,
-    state::Retention,
     stream::DeviceName,
     tokenizers::NamedTokenizer,
     udf::UdfSocket,

@@ -1,9 +1,9 @@
 //! Valid flags, and the errors of invalid ones.
 
 use clap::Parser as _;
+use forebay_runtime::state::Objects;
 
 use super::*;
-use crate::state::Objects;
 
 fn check(arguments: &[&str]) -> Result<Config, String> {
     let arguments = ["forebay-server"].iter().chain(arguments);

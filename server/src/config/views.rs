@@ -5,9 +5,10 @@ use super::{
     error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
+use forebay_runtime::error::near_names;
+
 use crate::{
     catalog::ViewDefinition,
-    error::near_names,
     expr::{QueryError, query_tables},
     view::{VIEW_MEMORY_BYTES_MIN, VIEW_SQL_BYTES_MAX},
 };

@@ -2,18 +2,15 @@
 
 use std::{panic, path::Path, sync::Arc};
 
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_settings::Values;
 use futures::{FutureExt, future::LocalBoxFuture};
 
 use super::{opening, state};
 use crate::{
-    budget::Budget,
     cache::DiskTier,
     catalog::{Catalog, Dataset, Location, ViewDefinition},
     config::Flags,
-    cpu_pool::CpuPool,
-    shutdown::Shutdown,
-    state::State,
     view::{ViewLimits, Views},
 };
 

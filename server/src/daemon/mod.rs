@@ -15,6 +15,14 @@ use std::{
     time::Duration,
 };
 
+use forebay_runtime::{
+    budget::Budget,
+    cpu_pool::CpuPool,
+    log::{self, LogError},
+    metrics,
+    shutdown::Shutdown,
+    state::{State, StateError, is_configuration},
+};
 use forebay_settings::Values;
 use futures::{FutureExt, future::LocalBoxFuture};
 use rustix::{
@@ -30,20 +38,14 @@ use tokio::{
 
 use crate::{
     auth::{Admission, Auth, PrincipalsFile, TicketKey, Tls, random_secret},
-    budget::Budget,
     cache::{CacheDirError, DiskTier, RowCache},
     catalog::{CatalogError, LocationError},
     config::{Config, Listen},
-    cpu_pool::CpuPool,
     engine::{Engine, EngineError},
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     gauges,
-    log::{self, LogError},
-    metrics,
     metrics_http::MetricsListener,
     plan::Limits,
-    shutdown::Shutdown,
-    state::{State, StateError, is_configuration},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use forebay_runtime::cpu_pool::CpuPool;
 use tokio::time;
 
 use crate::{
     catalog::{Catalog, CatalogError, Dataset, Location, Snapshot, ViewDefinition},
-    cpu_pool::CpuPool,
     view::{ViewError, Views},
 };
 

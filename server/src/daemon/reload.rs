@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, convert::Infallible, env, future, sync::Arc};
 
+use forebay_runtime::{cpu_pool::CpuPool, metrics};
 use forebay_settings::{SettingsError, Values};
 use tokio::{signal::unix::Signal, task::spawn_blocking};
 
@@ -14,8 +15,6 @@ use crate::{
     auth::{Auth, Tls},
     catalog::{CatalogError, Dataset, LocationError},
     config::{Config, ConfigProblems, Flags},
-    cpu_pool::CpuPool,
-    metrics,
     stream::Streams,
     view::Views,
 };

@@ -2,11 +2,12 @@
 
 use std::{fs, io, path::Path, process, sync::Arc};
 
-use crate::{
-    config::{StateKind, StatePlace},
+use forebay_runtime::{
     cpu_pool::CpuPool,
     state::{State, StateError, check_objects},
 };
+
+use crate::config::{StateKind, StatePlace};
 
 /// Opens the state. A store must respond and support conditional writes; a directory is created, and must be writable.
 pub(super) async fn open(place: &StatePlace, cpu: &CpuPool) -> Result<State, StateError> {

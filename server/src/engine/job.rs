@@ -20,11 +20,11 @@ use datafusion_physical_plan::{
     stream::RecordBatchStreamAdapter,
     streaming::{PartitionStream, StreamingTableExec},
 };
+use forebay_runtime::tenant::Spawned;
 use futures::{Stream, StreamExt, future::BoxFuture};
 use tokio::{sync::mpsc, task::yield_now};
 
 use super::{Engine, EngineError};
-use crate::tenant::Spawned;
 
 /// Batches that are queued for a job.
 pub const QUEUE_BATCHES_MAX: usize = 4;

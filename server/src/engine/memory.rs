@@ -7,8 +7,7 @@ use std::{
 
 use datafusion_common::DataFusionError;
 use datafusion_execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
-
-use crate::budget::{Budget, BudgetError, Reservation};
+use forebay_runtime::budget::{Budget, BudgetError, Reservation};
 
 /// Part of the limit that is given to DataFusion's pool. A GROUP BY that spills sorts a copy of its groups, which
 /// DataFusion does not account for: with a pool of the whole limit a fit of 50 million strings used 2.2 times as much.

@@ -30,6 +30,11 @@ use datafusion_execution::{
     disk_manager::{DiskManagerBuilder, DiskManagerMode},
     runtime_env::RuntimeEnvBuilder,
 };
+use forebay_runtime::{
+    budget::Budget,
+    cpu_pool::{CpuError, CpuPool},
+    state::State,
+};
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
 pub use job::{Job, QUEUE_BATCHES_MAX};
@@ -40,11 +45,6 @@ pub use summary::summary_schema;
 pub use target_sums::{LabelSum, TargetSums, target_rows};
 pub use top_values::{Keep, ValueCounts};
 
-use crate::{
-    budget::Budget,
-    cpu_pool::{CpuError, CpuPool},
-    state::State,
-};
 use memory::{BudgetPool, POOL_SHARE, is_of_budget};
 
 /// Rows of DataFusion's batches.

@@ -22,11 +22,11 @@ use datafusion_physical_plan::{
     ExecutionPlan,
     aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
 };
+use forebay_runtime::budget::Reservation;
 use futures::{FutureExt, TryStreamExt};
 use num_bigint::BigInt;
 
 use super::{Engine, EngineError, Job, exact, memory::exhausted, value_bytes};
-use crate::budget::Reservation;
 
 /// Bits of a window.
 const WINDOW_BITS: u32 = 128;

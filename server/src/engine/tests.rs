@@ -4,9 +4,9 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array},
     datatypes::{DataType, Int64Type},
 };
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 use super::{Engine, EngineError, Keep, QUEUE_BATCHES_MAX, Summary, summary::summary_schema};
-use crate::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 fn engine(memory_bytes: usize) -> (Engine, tempfile::TempDir) {
     engine_on(&CpuPool::inline(), memory_bytes)

@@ -3,9 +3,9 @@
 use arrow::datatypes::Schema;
 use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
+use forebay_runtime::{budget::BudgetError, error::near_names};
 
 use super::forms::{self, Refused};
-use crate::{budget::BudgetError, error::near_names};
 
 /// Why an expression cannot be compiled or evaluated.
 #[derive(Debug, thiserror::Error)]

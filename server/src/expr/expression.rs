@@ -18,6 +18,10 @@ use datafusion_expr::{
 };
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, utils::reassign_expr_columns};
 use datafusion_sql::sqlparser::ast::ExprWithAlias;
+use forebay_runtime::{
+    budget::{BudgetError, Reservation},
+    cpu_pool::is_abandoned,
+};
 
 use super::{
     cost,
@@ -28,10 +32,6 @@ use super::{
     size::{BYTES_AT_ONCE_MAX, Size, slice_bytes},
     type_names,
     typed::typed,
-};
-use crate::{
-    budget::{BudgetError, Reservation},
-    cpu_pool::is_abandoned,
 };
 
 /// The most bytes of the values of one batch. Applies to expressions whose values can be longer than their inputs.

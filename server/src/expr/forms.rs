@@ -1,9 +1,9 @@
 //! Names what an expression uses and this server does not offer: functions, with similar ones, and forms of SQL.
 
 use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr as SqlExpr, ExprWithAlias, Function, Ident};
+use forebay_runtime::error::near_names;
 
 use super::{aliases, functions, nodes::first};
-use crate::error::near_names;
 
 /// Functions of other dialects, and what to write instead.
 const ELSEWHERE: [(&str, &str); 30] = [

@@ -104,7 +104,7 @@ fn nested(depth: usize, before: &str, inner: &str, after: &str) -> String {
 
 /// Compiles on a thread of the CPU pool, for its stack size.
 fn compiled(text: String) -> Result<Expression, super::ExprError> {
-    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
+    let pool = forebay_runtime::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(pool.run(move || Expression::compile(&text, &schema()))).unwrap()
 }
@@ -176,7 +176,7 @@ fn failures_on_data_name_the_expression() {
 #[test]
 fn the_longest_allowed_expression_is_evaluated_on_the_pool() {
     let text = vec!["day = 1"; 85].join(" OR ");
-    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
+    let pool = forebay_runtime::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mask = runtime
         .block_on(pool.run(move || Expression::compile_filter(&text, &schema()).unwrap().passes(&batch()).unwrap()));
@@ -285,7 +285,7 @@ fn slices_of_a_batch_have_the_values_of_the_batch() {
 
 #[test]
 fn an_evaluation_ends_when_its_caller_leaves() {
-    let pool = crate::cpu_pool::CpuPool::new(1).unwrap();
+    let pool = forebay_runtime::cpu_pool::CpuPool::new(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (begun, is_begun) = tokio::sync::oneshot::channel();
     let (ended, has_ended) = std::sync::mpsc::channel();

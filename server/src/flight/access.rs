@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_flight::{FlightEndpoint, Ticket};
 use bytes::Bytes;
 use forebay_proto::v1::{self, Reason};
+use forebay_runtime::error::near_names;
 use hyper::{HeaderMap, header};
 use prost_types::Timestamp;
 use tonic::Status;
@@ -14,7 +15,6 @@ use tonic::Status;
 use super::status;
 use crate::{
     auth::{AccessError, Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
-    error::near_names,
     plan,
     stream::{PlanRecord, StreamError, Streams},
 };

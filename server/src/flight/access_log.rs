@@ -14,6 +14,13 @@ use std::{
 
 use bytes::Bytes;
 use forebay_proto::v1::Reason;
+use forebay_runtime::{
+    error::Disclosure,
+    log::ACCESS,
+    metrics::{self, FailedCall, Stage},
+    shutdown::{Phase, Registered, ShutdownWatch},
+    tenant::Tenant,
+};
 use hyper::{
     HeaderMap, Response,
     body::{Body as ResponseBody, Frame, SizeHint},
@@ -27,14 +34,7 @@ use super::{
     call_memory::RequestMemory,
     refusal_sample, status,
 };
-use crate::{
-    auth::Peer,
-    error::Disclosure,
-    log::ACCESS,
-    metrics::{self, FailedCall, Stage},
-    shutdown::{Phase, Registered, ShutdownWatch},
-    tenant::Tenant,
-};
+use crate::auth::Peer;
 
 /// The longest error in a line, in characters.
 const ERROR_LENGTH_MAX: usize = 512;

@@ -8,12 +8,12 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use forebay_runtime::{log, metrics::CALLS};
 use hyper::{HeaderMap, Request, Response, header::HeaderValue};
 use tonic::{Code, Status};
 use tracing::{Span, field::Empty};
 
 use super::{call_facts::CallFacts, status};
-use crate::{log, metrics::CALLS};
 
 /// The header with the id of a call. A client may send its own; the response returns it.
 const REQUEST_ID: &str = "x-request-id";

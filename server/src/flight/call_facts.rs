@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use forebay_order::SOURCES_MAX;
 use forebay_proto::v1;
+use forebay_runtime::metrics::Stage;
 
-use crate::{
-    auth::{ANONYMOUS, Caller, UNKNOWN},
-    metrics::Stage,
-};
+use crate::auth::{ANONYMOUS, Caller, UNKNOWN};
 
 /// The longest name or id of a client, in characters.
 const NAME_LENGTH_MAX: usize = 128;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_order::SOURCES_MAX;
 use forebay_proto::{Encoding, v1};
+use forebay_runtime::{cpu_pool::CpuPool, shutdown::ShutdownWatch};
 use tonic::{Request, Status};
 
 use super::{
@@ -17,9 +18,7 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    cpu_pool::CpuPool,
     plan::{self, RequestLimits},
-    shutdown::ShutdownWatch,
     stream::{Prepared, PreparedGroups, PreparedTake, RawTable, StreamError, Streams},
 };
 

@@ -11,9 +11,8 @@ use std::{
     time::Duration,
 };
 
+use forebay_runtime::log::ACCESS;
 use tokio::time;
-
-use crate::log::ACCESS;
 
 /// The time over which lines are counted.
 const INTERVAL: Duration = Duration::from_secs(10);

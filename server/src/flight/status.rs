@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use forebay_kernels::KernelError;
 use forebay_lake::LakeError;
 use forebay_proto::{DecodeError, is_active, v1::Reason};
+use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError, error::Disclosure};
 use tonic::{
     Code, Status,
     metadata::{BinaryMetadataValue, MetadataMap},
@@ -12,11 +13,8 @@ use tonic::{
 
 use crate::{
     auth::AccessError,
-    budget::BudgetError,
     catalog::{CatalogError, StoreError},
-    cpu_pool::CpuError,
     engine::EngineError,
-    error::Disclosure,
     expr::ExprError,
     images::ImagesError,
     plan::PlanError,

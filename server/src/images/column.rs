@@ -9,6 +9,10 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use forebay_kernels::{ImageBytes, ImageDecoder, ImageKey, ImageProblem, ImageRows, ImageSpec, box_type};
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    metrics,
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{
@@ -16,10 +20,6 @@ use super::{
     error::ImagesError,
     jobs::{Headers, ImageJob, jobs, rows},
     orientation::Turning,
-};
-use crate::{
-    budget::{Budget, Reservation},
-    metrics,
 };
 
 /// What is computed from images.

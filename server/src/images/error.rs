@@ -2,8 +2,7 @@
 
 use arrow::error::ArrowError;
 use forebay_kernels::ImageProblem;
-
-use crate::{budget::BudgetError, cpu_pool::CpuError};
+use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 /// Why rows have no tensors.
 #[derive(Debug, thiserror::Error)]

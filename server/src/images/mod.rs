@@ -10,13 +10,12 @@ mod orientation;
 
 use std::sync::Arc;
 
+use forebay_runtime::cpu_pool::CpuPool;
 use tokio::sync::Semaphore;
 
 pub use column::{ImageColumn, ImagePart, ImageValues};
 pub use error::ImagesError;
 pub use orientation::Turning;
-
-use crate::cpu_pool::CpuPool;
 
 /// The threads that decode images. Cheap to clone.
 #[derive(Clone, Debug)]

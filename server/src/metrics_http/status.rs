@@ -4,12 +4,10 @@
 
 use std::{sync::Arc, time::Instant};
 
+use forebay_runtime::metrics::{self, FailedCall, OpenStream};
 use serde::Serialize;
 
-use crate::{
-    metrics::{self, FailedCall, OpenStream},
-    stream::Streams,
-};
+use crate::stream::Streams;
 
 /// The page. It loads nothing but `status.json`.
 pub(super) const PAGE: &str = include_str!("status.html");

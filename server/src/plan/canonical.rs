@@ -5,9 +5,9 @@ use forebay_proto::{
     ops, plan_to_bytes,
     v1::{self, fill_null::Fill, op::Op as OpMessage},
 };
+use forebay_runtime::state::short_digest;
 
 use super::{decode_image::defaults, default_dtype::dtype_of};
-use crate::state::short_digest;
 
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.

@@ -13,12 +13,12 @@ use forebay_proto::v1::{
     fill_null::Fill,
     op::Op as OpMessage,
 };
+use forebay_runtime::state::short_digest;
 use prost::Message as _;
 
 use defaults::{RATIO, SCALE};
 
 use super::{error::PlanError, ops::check_parameters, path::chain_path};
-use crate::state::short_digest;
 
 /// Digits of the op's digest in the name of a column.
 const DIGEST_DIGITS: usize = 8;

@@ -9,10 +9,10 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::{Encoding, Folds, Op, VocabValues};
 use forebay_proto::v1::{self, op::Op as OpMessage};
+use forebay_runtime::state::short_digest;
 use prost::Message as _;
 
 use super::{error::PlanError, path::chain_path, row_id::ROW_ID, sample::Sample};
-use crate::state::short_digest;
 
 /// Returns folds and smoothing of a `target_mean`.
 pub(super) fn folds_and_smoothing(message: &v1::TargetMean, path: &str) -> Result<(u32, f64), PlanError> {

@@ -4,9 +4,9 @@ use arrow::datatypes::Schema;
 use forebay_kernels::{CompileError, OpProblem};
 use forebay_order::FieldError;
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 
 use super::{canonical::path_in_original, path::chain_path};
-use crate::error::near_names;
 
 /// An invalid request or plan.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::{Chain, DType, Op, OutputSpec, Program};
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 
 use super::{
     OPS_MAX, PLAN_BYTES_MAX, PLAN_COLUMNS_MAX, PLAN_ENTRIES_MAX, ROW_ID,
@@ -20,7 +21,6 @@ use super::{
     pack::check_pack,
     path::chain_path,
 };
-use crate::error::near_names;
 
 /// Compiles the outputs of a canonical plan for a schema of stored and derived columns.
 pub fn compile(plan: &v1::Plan, schema: &Schema, with_row_ids: bool, tables: &Tables) -> Result<Program, PlanError> {

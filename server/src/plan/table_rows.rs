@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 
 use super::error::PlanError;
-use crate::error::near_names;
 
 /// A validated `TableRead`: some columns of a raw table, and its first rows.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 
 use forebay_kernels::{Tokenization, Truncation};
 use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
+use forebay_runtime::state::short_digest;
 
 use super::{error::PlanError, ops::check_parameters, path::chain_path};
-use crate::state::short_digest;
 
 /// Characters of a fill in the name of a column.
 const FILL_CHARACTERS_MAX: usize = 20;

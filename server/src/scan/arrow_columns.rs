@@ -3,6 +3,7 @@
 use std::iter;
 
 use arrow::array::{Array, ArrayRef};
+use forebay_runtime::budget::Reservation;
 
 use super::{
     arrow_part,
@@ -12,7 +13,7 @@ use super::{
     decode_memory::DecodeMemory,
     view::View,
 };
-use crate::{budget::Reservation, catalog::ArrowLayout};
+use crate::catalog::ArrowLayout;
 
 /// The rows of a record batch that are left.
 pub(super) struct ArrowColumns {

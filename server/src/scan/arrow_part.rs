@@ -12,16 +12,14 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use bytes::Bytes;
+use forebay_runtime::budget::Reservation;
 use lz4_flex::frame::FrameDecoder;
 
 use super::{
     columns::Fetched,
     decode_memory::{DecodeError, DecodeMemory},
 };
-use crate::{
-    budget::Reservation,
-    catalog::{ArrowBatch, ArrowCodec, ArrowLayout, ColumnBuffers, dictionary_id},
-};
+use crate::catalog::{ArrowBatch, ArrowCodec, ArrowLayout, ColumnBuffers, dictionary_id};
 
 /// The length that a compressed buffer declares if its bytes are not compressed.
 const STORED: i64 = -1;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use forebay_pages::{Column, ColumnChunk, Form};
+use forebay_runtime::metrics;
 
 use super::{decoder::described, projection::Projection};
 use crate::{
     cache::CachedChunks,
     catalog::{RowGroup, Snapshot},
-    metrics,
 };
 
 /// Bits of the number of a leaf column.

@@ -5,9 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use forebay_runtime::budget::{Budget, BudgetError, Reservation};
 use parquet::errors::ParquetError;
-
-use crate::budget::{Budget, BudgetError, Reservation};
 
 /// Bytes of decoded strings that a row group may use without a reservation: streams reserve for strings of common
 /// lengths when they open.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool};
 use parquet::errors::ParquetError;
 
 use super::{
@@ -24,11 +25,7 @@ use super::{
     shared::SharedBytes,
     view::View,
 };
-use crate::{
-    budget::Budget,
-    catalog::{RowGroup, Snapshot},
-    cpu_pool::CpuPool,
-};
+use crate::catalog::{RowGroup, Snapshot};
 
 /// All rows of any row group.
 pub const ALL_ROWS: Range<u64> = 0..u64::MAX;

@@ -8,6 +8,10 @@ use arrow::{
     datatypes::SchemaRef,
     error::ArrowError,
 };
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    cpu_pool,
+};
 
 use super::{
     column_readers::{PartError, UNEQUAL_ROWS},
@@ -16,10 +20,6 @@ use super::{
     part::{PartChunk, PartReader},
     shared::SharedBytes,
     view::View,
-};
-use crate::{
-    budget::{Budget, Reservation},
-    cpu_pool,
 };
 
 /// One row group whose bytes have been fetched, decoded chunk by chunk.

@@ -8,6 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use forebay_pages::{Column, ColumnChunk};
+use forebay_runtime::{
+    cpu_pool::CpuPool,
+    metrics::{self, Cache},
+};
 use futures::future::try_join_all;
 use parquet::file::metadata::ColumnChunkMetaData;
 use tokio::sync::OnceCell;
@@ -20,11 +24,7 @@ use super::{
     group_pages::{GroupPages, KeptPages, RowGroupKey},
     projection::Projection,
 };
-use crate::{
-    catalog::{File, RowGroup, Snapshot},
-    cpu_pool::CpuPool,
-    metrics::{self, Cache},
-};
+use crate::catalog::{File, RowGroup, Snapshot};
 
 /// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
 /// decompressed pages. What no reader holds is freed, except for the places of some pages.

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_pages::{Held, Room};
+use forebay_runtime::budget::Reservation;
 
 use super::decode_memory::{DecodeError, DecodeMemory};
-use crate::budget::Reservation;
 
 /// Reserves the most that the values of one call take, and keeps it for the later ones.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Drop for Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use forebay_runtime::budget::Budget;
 
     #[test]
     fn the_most_bytes_at_once_are_reserved() {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use forebay_runtime::budget::Reservation;
 use parquet::{
     basic::{Encoding, Type},
     column::page::{Page, PageReader},
@@ -15,7 +16,6 @@ use super::{
     decode_memory::{DecodeError, DecodeMemory},
     pages,
 };
-use crate::budget::Reservation;
 
 /// Decoded bytes up to which the strings of a column are not measured.
 const SMALL_BYTES: u64 = 4 << 20;

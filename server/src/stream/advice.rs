@@ -1,8 +1,7 @@
 //! What to change so that a request that the memory budget refused fits it.
 
+use forebay_runtime::budget::BudgetError;
 use forebay_settings::ByteSize;
-
-use crate::budget::BudgetError;
 
 /// Advised limits are multiples of this.
 const LIMIT_STEP_BYTES: u64 = 1 << 20;
@@ -26,7 +25,7 @@ pub(super) fn raise(bytes: u64, ranks: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use forebay_runtime::budget::Budget;
 
     #[test]
     fn a_table_names_the_limit_that_it_needs() {

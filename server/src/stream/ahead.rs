@@ -8,11 +8,11 @@ use std::{
 
 use arrow::array::RecordBatch;
 use forebay_proto::v1;
+use forebay_runtime::{cpu_pool::CpuError, metrics::StageTimes, tenant::Spawned};
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc;
 
 use super::error::StreamError;
-use crate::{cpu_pool::CpuError, metrics::StageTimes, tenant::Spawned};
 
 /// Row groups that are fetched ahead of the one being decoded.
 pub(crate) const FETCH_AHEAD: usize = 2;

@@ -3,19 +3,15 @@
 use std::sync::Arc;
 
 use forebay_proto::v1;
+use forebay_runtime::{
+    budget::BudgetError,
+    cpu_pool::CpuError,
+    state::{PlansFull, StateError},
+};
 
 use crate::{
-    budget::BudgetError,
-    catalog::CatalogError,
-    cpu_pool::CpuError,
-    engine::EngineError,
-    expr::ExprError,
-    images::ImagesError,
-    plan::PlanError,
-    scan::ScanError,
-    state::{PlansFull, StateError},
-    tokenizers::TokensError,
-    udf::UdfError,
+    catalog::CatalogError, engine::EngineError, expr::ExprError, images::ImagesError, plan::PlanError, scan::ScanError,
+    tokenizers::TokensError, udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.

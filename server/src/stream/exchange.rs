@@ -11,6 +11,10 @@ use arrow::{
 };
 use forebay_kernels::{BatchBuilder, Program};
 use forebay_proto::v1::{self, decode_image::OnError};
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    metrics::{Stage, StageTimes},
+};
 
 use super::{
     environment::Environment,
@@ -28,8 +32,6 @@ use super::{
     },
 };
 use crate::{
-    budget::{Budget, Reservation},
-    metrics::{Stage, StageTimes},
     plan::{self, PlanError, Source},
     scan::CHUNK_ROWS_MAX,
 };

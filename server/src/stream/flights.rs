@@ -9,11 +9,11 @@ use std::{
 };
 
 use forebay_proto::v1;
+use forebay_runtime::{cpu_pool::CpuError, tenant::Spawned};
 use futures::FutureExt;
 use tokio::sync::watch;
 
 use super::error::StreamError;
-use crate::{cpu_pool::CpuError, tenant::Spawned};
 
 /// Rows between two progress reports.
 const ROWS_A_REPORT: u64 = 1 << 18;

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
+use forebay_runtime::budget::Budget;
 use tokio::sync::Semaphore;
 
 pub use ahead::{Ahead, Batch};
@@ -55,7 +56,7 @@ pub use replay::Replayed;
 pub use table::RawTable;
 pub use take::PreparedTake;
 
-use crate::{budget::Budget, catalog::Catalog, plan::Request, tokenizers::Tokenizers, udf::Udfs};
+use crate::{catalog::Catalog, plan::Request, tokenizers::Tokenizers, udf::Udfs};
 use describe::Descriptions;
 use environment::Environment;
 pub use environment::StreamParts;

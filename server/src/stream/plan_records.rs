@@ -7,15 +7,12 @@ use std::{
 };
 
 use forebay_proto::v1;
+use forebay_runtime::state::{Kind, StateEntry, StateError, is_id};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::plan_store::PlanStore;
-use crate::{
-    catalog::Snapshot,
-    plan,
-    state::{Kind, StateEntry, StateError, is_id},
-};
+use crate::{catalog::Snapshot, plan};
 
 /// Plans that a list has, those used last: a bound on the files that a call reads.
 const PLANS_LISTED_MAX: usize = 10_000;
@@ -174,7 +171,9 @@ fn seconds_since_1970(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpu_pool::CpuPool, state::State, stream::plan_store::FittedTypes};
+    use forebay_runtime::{cpu_pool::CpuPool, state::State};
+
+    use crate::stream::plan_store::FittedTypes;
 
     #[tokio::test]
     async fn lists_and_removes_plans_of_unknown_datasets() {

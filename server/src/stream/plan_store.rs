@@ -7,14 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use forebay_proto::{JSON_BYTES_MAX, plan_from_bytes, plan_to_bytes, v1};
+use forebay_runtime::{
+    error::near_names,
+    state::{Kind, State, StateEntry, StateError, is_id},
+};
 use serde::{Deserialize, Serialize};
 
 use super::error::StreamError;
-use crate::{
-    error::near_names,
-    plan::{self, PlanError, Source},
-    state::{Kind, State, StateEntry, StateError, is_id},
-};
+use crate::plan::{self, PlanError, Source};
 
 /// The stored plans. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -239,7 +239,7 @@ impl SentPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu_pool::CpuPool;
+    use forebay_runtime::cpu_pool::CpuPool;
 
     #[tokio::test]
     async fn loads_a_stored_plan_once_in_a_row() {

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_proto::v1;
+use forebay_runtime::budget::Reservation;
 use futures::StreamExt;
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
     },
 };
 use crate::{
-    budget::Reservation,
     catalog::{CatalogError, RowGroup, Snapshot, is_narrowed},
     plan::{PlanError, ROW_ID, Request},
 };

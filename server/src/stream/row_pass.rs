@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use forebay_runtime::{budget::Reservation, metrics::StageTimes};
+
 use super::{
     advice,
     ahead::FETCH_AHEAD,
@@ -16,7 +18,7 @@ use super::{
         scan::RowScan,
     },
 };
-use crate::{budget::Reservation, catalog::Snapshot, metrics::StageTimes};
+use crate::catalog::Snapshot;
 
 /// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
 const CHUNKS_DECODED: u64 = 2;

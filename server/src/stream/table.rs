@@ -5,6 +5,7 @@ use std::{mem, ops::ControlFlow, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use forebay_proto::v1;
+use forebay_runtime::metrics::{Stage, StageTimes};
 
 use super::{
     advice,
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    metrics::{Stage, StageTimes},
     plan::{PlanError, TableRows},
     scan::Projection,
 };

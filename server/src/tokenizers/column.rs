@@ -7,13 +7,13 @@ use arrow::{
     compute::concat,
 };
 use forebay_kernels::{SCRATCH_BYTES_PER_BYTE, TextEncoder, TokenProblem, text_runs};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-
-use super::error::TokensError;
-use crate::{
+use forebay_runtime::{
     budget::{Budget, BudgetError, Reservation},
     cpu_pool::CpuPool,
 };
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::error::TokensError;
 
 /// The most bytes of text of a job, unless a single text is longer: some tens of milliseconds of work, and 40 MB of
 /// memory meanwhile.

@@ -1,8 +1,7 @@
 //! Errors of the tokens of rows, worded for the author of the plan.
 
 use forebay_kernels::TokenProblem;
-
-use crate::{budget::BudgetError, cpu_pool::CpuError};
+use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 /// Why rows have no tokens.
 #[derive(Debug, thiserror::Error)]

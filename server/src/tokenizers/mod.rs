@@ -19,12 +19,11 @@ use std::{
 };
 
 use forebay_kernels::{TOKENIZER_BYTES_MAX, Tokenizer, TokenizerError};
+use forebay_runtime::{error::near_names, state::short_digest};
 
 pub use column::{TokenColumn, Tokens};
 pub use error::TokensError;
 pub use patterns::check_patterns;
-
-use crate::{error::near_names, state::short_digest};
 
 /// A tokenizer with its name. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -6,17 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    cpu_pool::CpuPool,
+    metrics,
+};
 use tokio::{net::UnixStream, time};
 
 use super::{
     error::UdfError,
     frame::{self, BODY_BYTES_MAX, Failed, FailureKind, FunctionAnswer, FunctionRequest},
     socket::FunctionSocket,
-};
-use crate::{
-    budget::{Budget, Reservation},
-    cpu_pool::CpuPool,
-    metrics,
 };
 
 /// Time in which a process must describe a function: longer than its interpreter needs to start.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use crate::{budget::BudgetError, cpu_pool::CpuError};
+use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 /// Why a function has no result.
 #[derive(Debug, thiserror::Error)]

@@ -13,11 +13,11 @@ use arrow_ipc::{
     reader::{StreamDecoder, StreamReader},
     writer::StreamWriter,
 };
+use forebay_runtime::budget::{Budget, Reservation};
 use futures::future;
 use tokio::sync::Semaphore;
 
 use super::{call::Channel, error::UdfError};
-use crate::budget::{Budget, Reservation};
 
 /// Rows for which a call is worth another process: a call costs about as much as some hundred rows of a simple function.
 const CALL_ROWS_MIN: usize = 1024;

@@ -18,10 +18,11 @@ use std::{
     time::Duration,
 };
 
+use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
+
 pub use error::UdfError;
 pub use function::{Function, Values};
 
-use crate::{cpu_pool::CpuPool, error::near_names};
 use call::Channel;
 use socket::FunctionSocket;
 

@@ -1,6 +1,6 @@
 //! Errors of views.
 
-use crate::budget::BudgetError;
+use forebay_runtime::budget::BudgetError;
 
 /// Why a view has no result.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -15,17 +15,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Deserialize;
-use tokio::sync::watch;
-
-pub use error::ViewError;
-
-use crate::{
+use forebay_runtime::{
     budget::Budget,
     metrics::ViewRunGuard,
     shutdown::{Phase, ShutdownWatch},
     state::{State, short_digest},
 };
+use serde::Deserialize;
+use tokio::sync::watch;
+
+pub use error::ViewError;
+
 use outputs::ViewOutputs;
 use program::PrepareProgram;
 

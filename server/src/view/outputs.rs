@@ -9,10 +9,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use forebay_runtime::state::short_digest;
 use tokio::time;
 
 use super::error::ViewError;
-use crate::state::short_digest;
 
 /// Results of a view to keep; those that were used longest ago are removed.
 const KEPT_MAX: usize = 3;

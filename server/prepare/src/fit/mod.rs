@@ -10,10 +10,9 @@ use std::{
 };
 
 use forebay_proto::v1::{self, fit_update::Update};
+use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
 use forebay_server::{
     catalog::{Catalog, Stores},
-    cpu_pool::CpuPool,
-    error::near_names,
     expr::ExprError,
     plan::Sample,
     stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin},

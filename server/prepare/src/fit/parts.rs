@@ -2,14 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 use forebay_server::{
-    budget::Budget,
     cache::RowCache,
     catalog::Catalog,
-    cpu_pool::CpuPool,
     engine::Engine,
     plan::Limits,
-    state::State,
     stream::{Device, StreamParts},
     tokenizers::Tokenizers,
     udf::Udfs,

@@ -13,17 +13,14 @@ use std::{
     time::Duration,
 };
 
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_server::{
     auth::Peer,
-    budget::Budget,
     cache::RowCache,
     catalog::{Catalog, Location, Stores},
-    cpu_pool::CpuPool,
     engine::Engine,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     plan::Limits,
-    shutdown::Shutdown,
-    state::State,
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

@@ -8,13 +8,13 @@ use std::{
     time::SystemTime,
 };
 
+use forebay_runtime::{metrics, state::private};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     file,
     index::{ChunkOnDisk, ChunkPlace, DiskIndex},
 };
-use crate::{metrics, state::private};
 
 /// The file that a running server locks.
 const LOCK_FILE: &str = "lock";

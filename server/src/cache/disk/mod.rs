@@ -19,11 +19,11 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
+use forebay_runtime::{metrics, state::short_digest};
 use tokio::task::spawn_blocking;
 
 pub use directory::CacheDirError;
 
-use crate::{metrics, state::short_digest};
 use directory::CacheDirectory;
 use index::{ChunkOnDisk, ChunkPlace, DiskIndex};
 

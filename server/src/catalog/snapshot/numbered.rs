@@ -5,11 +5,10 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use forebay_runtime::state::short_digest;
+
 use super::Snapshot;
-use crate::{
-    catalog::{error::CatalogError, row_groups::RowGroup},
-    state::short_digest,
-};
+use crate::catalog::{error::CatalogError, row_groups::RowGroup};
 
 impl Snapshot {
     /// The same narrowed snapshot, with rows that have the numbers that they have in the snapshot of all files, and with

@@ -10,29 +10,29 @@ use arrow::{
     array::RecordBatch,
     datatypes::{Field, Schema, SchemaRef},
 };
+use forebay_runtime::{
+    cpu_pool::CpuPool,
+    metrics::{self, Cache},
+    state::short_digest,
+};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
 use super::{File, Snapshot};
-use crate::{
-    catalog::{
-        error::CatalogError,
-        file_footer::wide,
-        footer,
-        lake::TableVersion,
-        leaves::Int96Unit,
-        listed::ListedFiles,
-        partitions::Partitions,
-        pinned::is_same,
-        pinned_schema::PinnedSchema,
-        row_groups,
-        store::{Store, is_identified_by_tag},
-        table_check::{self, LogValues},
-        union::Union,
-    },
-    cpu_pool::CpuPool,
-    metrics::{self, Cache},
-    state::short_digest,
+use crate::catalog::{
+    error::CatalogError,
+    file_footer::wide,
+    footer,
+    lake::TableVersion,
+    leaves::Int96Unit,
+    listed::ListedFiles,
+    partitions::Partitions,
+    pinned::is_same,
+    pinned_schema::PinnedSchema,
+    row_groups,
+    store::{Store, is_identified_by_tag},
+    table_check::{self, LogValues},
+    union::Union,
 };
 
 /// Footers read concurrently.

@@ -1,13 +1,9 @@
 use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 use super::*;
-use crate::{
-    budget::Budget,
-    cpu_pool::CpuPool,
-    engine::{Distribution, Engine, distribution_schema, summary_schema, target_rows},
-    state::State,
-};
+use crate::engine::{Distribution, Engine, distribution_schema, summary_schema, target_rows};
 
 const ROWS: usize = 10_000;
 const ALL: Keep = Keep { min_count: 2, max_size: 40, text_bytes_max: usize::MAX };

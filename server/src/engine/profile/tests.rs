@@ -3,10 +3,10 @@ use arrow::array::{
     TimestampSecondArray,
 };
 use arrow::datatypes::Int32Type;
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 fn engine() -> (Engine, TempDir) {
     let directory = tempfile::tempdir().unwrap();

@@ -2,10 +2,10 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
+use forebay_runtime::shutdown::{Phase, ShutdownWatch};
 use tokio::{task::JoinSet, time};
 
 use super::permits::{ConnectionPermit, ConnectionPermits};
-use crate::shutdown::{Phase, ShutdownWatch};
 
 /// Pause after a failed accept, as when no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -14,6 +14,10 @@ use std::{
     time::Duration,
 };
 
+use forebay_runtime::{
+    metrics::{self, ConnectionGuard},
+    shutdown::{Phase, ShutdownWatch},
+};
 use hyper::{Request, Response, body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -36,8 +40,6 @@ use crate::{
         access_log::AccessEntry,
         call::{Call, code_name},
     },
-    metrics::{self, ConnectionGuard},
-    shutdown::{Phase, ShutdownWatch},
 };
 
 /// Receive window of a stream and of a connection (`DoExchange`).

@@ -11,10 +11,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use forebay_runtime::shutdown::{Phase, ShutdownWatch};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::intercept::{Intercept, Intercepted};
-use crate::shutdown::{Phase, ShutdownWatch};
 
 /// The debug data of the frame.
 pub(super) const TEXT: &str = "the server has shut down: resume at another replica, or here after its restart, with the \
@@ -122,10 +122,10 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
+    use forebay_runtime::shutdown::{Phase, Shutdown};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::{FRAME_HEADER_BYTES, GOAWAY, TEXT, with_goaway};
-    use crate::shutdown::{Phase, Shutdown};
 
     /// A frame.
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {

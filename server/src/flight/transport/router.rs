@@ -6,6 +6,7 @@ use std::{convert::Infallible, fmt::Display, sync::Arc};
 use arrow_flight::{Ticket, flight_service_server::FlightServiceServer};
 use bytes::Bytes;
 use forebay_proto::v1::Reason;
+use forebay_runtime::{log, metrics};
 use hyper::{HeaderMap, Request, Response, body::Body as RequestBody};
 use tonic::{Code, Status, Streaming, body::Body, codec::BufferSettings, codegen::Service as _, codegen::StdError};
 use tonic_health::{pb::health_server::HealthServer, server::HealthService};
@@ -29,7 +30,6 @@ use crate::{
         service::Service,
         status, wire,
     },
-    log, metrics,
 };
 
 pub(super) const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";

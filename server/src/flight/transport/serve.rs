@@ -10,6 +10,7 @@ use std::{
 };
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use forebay_runtime::shutdown::{Phase, ShutdownWatch};
 use futures::future::join_all;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
@@ -34,7 +35,6 @@ use super::{
 use crate::{
     auth::{Peer, Tls},
     flight::{refusal_sample, service::Service},
-    shutdown::{Phase, ShutdownWatch},
     stream::SENDING_BYTES,
 };
 

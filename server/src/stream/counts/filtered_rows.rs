@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use forebay_runtime::state::{parts_digest, short_digest};
+
 use crate::{
     catalog::Snapshot,
     plan::Sample,
-    state::{parts_digest, short_digest},
     stream::{
         environment::Environment,
         error::StreamError,

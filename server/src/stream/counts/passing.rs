@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 
@@ -11,9 +12,7 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    metrics::StageTimes,
     plan::Sample,
-    state::Kind,
     stream::{
         error::StreamError,
         rows::{drive::RowSink, pass::each, prefilter::NextRows},

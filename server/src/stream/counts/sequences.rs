@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_runtime::metrics::StageTimes;
 use futures::TryStreamExt;
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     passing::RowCounts,
 };
 use crate::{
-    metrics::StageTimes,
     plan::PackedOutput,
     stream::{
         error::StreamError,

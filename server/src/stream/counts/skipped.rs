@@ -6,6 +6,11 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{self, StageTimes},
+    state::Kind,
+};
 use futures::TryStreamExt;
 use prost::Message;
 
@@ -15,10 +20,7 @@ use super::{
     store::{Results, Storable},
 };
 use crate::{
-    budget::Budget,
     catalog::Snapshot,
-    metrics::{self, StageTimes},
-    state::Kind,
     stream::{
         error::StreamError,
         rows::{

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay_runtime::state::{Kind, State, StateError, short_digest};
 use prost::Message;
 
 use super::recent::SharedResults;
-use crate::{
-    state::{Kind, State, StateError, short_digest},
-    stream::{environment::Environment, error::StreamError},
-};
+use crate::stream::{environment::Environment, error::StreamError};
 
 /// Length of the digest before a result.
 const DIGEST_BYTES: usize = 32;
@@ -131,8 +129,9 @@ fn warn(written: Result<(), StateError>) {
 mod tests {
     use std::fs;
 
+    use forebay_runtime::cpu_pool::CpuPool;
+
     use super::*;
-    use crate::cpu_pool::CpuPool;
 
     #[tokio::test]
     async fn keeps_the_latest_and_ignores_damaged_and_renamed_ones() {

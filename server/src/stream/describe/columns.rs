@@ -3,11 +3,11 @@
 use std::{collections::HashSet, sync::Arc};
 
 use forebay_proto::v1;
+use forebay_runtime::state::short_digest;
 
 use crate::{
     catalog::Snapshot,
     plan::{self, PlanError, Tables},
-    state::short_digest,
     stream::{
         environment::Environment,
         error::StreamError,

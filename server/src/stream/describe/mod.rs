@@ -10,6 +10,7 @@ mod type_name;
 use std::sync::Arc;
 
 use forebay_proto::{Encoding, decode, encode, v1};
+use forebay_runtime::state::Kind;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     error::StreamError,
     flights::{Flights, Progress},
 };
-use crate::{catalog::LeftOut, state::Kind};
+use crate::catalog::LeftOut;
 use columns::DescribedColumns;
 pub(crate) use type_name::{full_type_name, type_name};
 

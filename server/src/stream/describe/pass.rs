@@ -7,13 +7,11 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use forebay_proto::v1;
+use forebay_runtime::{cpu_pool::in_parallel, log::PARTS, metrics::StageTimes};
 
 use super::{answer, columns::DescribedColumns};
 use crate::{
-    cpu_pool::in_parallel,
     engine::{ColumnProfile, EngineError},
-    log::PARTS,
-    metrics::StageTimes,
     stream::{
         environment::Environment,
         error::StreamError,

@@ -6,11 +6,13 @@ use arrow::{
     array::{Array, RecordBatch},
     datatypes::DataType,
 };
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{Stage, StageTimes},
+};
 
 use super::run::RunRows;
 use crate::{
-    budget::Budget,
-    metrics::{Stage, StageTimes},
     scan::CHUNK_ROWS_MAX,
     stream::{
         error::StreamError,

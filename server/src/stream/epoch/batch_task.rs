@@ -21,19 +21,21 @@ use std::{
 };
 
 use forebay_proto::v1;
+use forebay_runtime::{
+    budget::{Budget, BudgetError, Reservation, Revocable},
+    cpu_pool::CpuError,
+    metrics::{PauseReason, PausedGuard},
+    tenant::Spawned,
+};
 use futures::{FutureExt, Stream};
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    budget::{Budget, BudgetError, Reservation, Revocable},
-    cpu_pool::CpuError,
-    metrics::{PauseReason, PausedGuard},
     plan::Limits,
     stream::{
         ahead::{BATCHES_AHEAD, Batch, BatchSender},
         error::StreamError,
     },
-    tenant::Spawned,
 };
 
 /// Time for which a stream that continues waits for memory that others have taken.

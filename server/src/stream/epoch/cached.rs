@@ -10,11 +10,11 @@ use std::{
 use arrow::array::RecordBatch;
 use forebay_kernels::compact;
 use forebay_order::Piece;
+use forebay_runtime::metrics::{self, Stage, StageTimes};
 
 use super::run::RunRows;
 use crate::{
     cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows},
-    metrics::{self, Stage, StageTimes},
     scan::{self, RowGroupReader, SharedBytes},
     stream::{
         device::Workspace,

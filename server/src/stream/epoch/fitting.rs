@@ -3,20 +3,18 @@
 use std::iter;
 
 use forebay_order::{Share, Shuffle};
+use forebay_runtime::budget::BudgetError;
 
 use super::{
     in_order,
     memory::{self, GroupSizes},
 };
-use crate::{
-    budget::BudgetError,
-    stream::{
-        advice::{of_pass, raise},
-        prepare::{
-            dataset::PreparedDataset,
-            mixed::PreparedMixture,
-            prepared::{Prepared, PreparedRows},
-        },
+use crate::stream::{
+    advice::{of_pass, raise},
+    prepare::{
+        dataset::PreparedDataset,
+        mixed::PreparedMixture,
+        prepared::{Prepared, PreparedRows},
     },
 };
 

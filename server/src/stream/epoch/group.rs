@@ -4,6 +4,7 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use forebay_order::Piece;
+use forebay_runtime::metrics::{self, StageTimes};
 
 use super::{
     balanced::BalancedReader,
@@ -16,7 +17,6 @@ use super::{
 };
 use crate::{
     cache::{CachedChunks, PlanRows},
-    metrics::{self, StageTimes},
     scan::ALL_ROWS,
     stream::{
         environment::Environment,

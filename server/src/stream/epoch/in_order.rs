@@ -7,6 +7,7 @@ use arrow::{
     compute::take_record_batch,
 };
 use forebay_order::{Piece, Sequence, Share};
+use forebay_runtime::metrics::{Stage, StageTimes};
 use futures::StreamExt;
 
 use super::{
@@ -15,15 +16,12 @@ use super::{
     piece::PieceReader,
     run::Run,
 };
-use crate::{
-    metrics::{Stage, StageTimes},
-    stream::{
-        ahead::{Ahead, AheadSender, fetched_ahead},
-        device::{Builder, Executable, Workspace},
-        error::StreamError,
-        prepare::dataset::PreparedDataset,
-        rows::drive::{RowSink, drive},
-    },
+use crate::stream::{
+    ahead::{Ahead, AheadSender, fetched_ahead},
+    device::{Builder, Executable, Workspace},
+    error::StreamError,
+    prepare::dataset::PreparedDataset,
+    rows::drive::{RowSink, drive},
 };
 
 /// Runs that wait between decoding and computing.

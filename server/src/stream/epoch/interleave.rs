@@ -5,15 +5,15 @@ use std::{ops::Range, time::Instant};
 use arrow::array::RecordBatch;
 use forebay_kernels::Interleave;
 use forebay_order::Lane;
+use forebay_runtime::{
+    metrics::{Stage, StageTimes},
+    tenant::Tenant,
+};
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
 use super::lane_task::{LaneTask, ShuffledEpoch, TimedWindow};
-use crate::{
-    metrics::{Stage, StageTimes},
-    stream::{error::StreamError, prepare::ordered::Ordered},
-    tenant::Tenant,
-};
+use crate::stream::{error::StreamError, prepare::ordered::Ordered};
 
 /// Windows of a lane that wait while batches take rows of the one before.
 pub(super) const WINDOWS_AHEAD: usize = 1;

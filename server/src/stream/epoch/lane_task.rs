@@ -4,6 +4,10 @@ use std::{convert::Infallible, mem, ops::Range, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_order::{Lane, Sequence, Window};
+use forebay_runtime::{
+    log::PARTS,
+    metrics::{Stage, StageTimes},
+};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -13,17 +17,13 @@ use super::{
     piece::PieceReader,
     run::Run,
 };
-use crate::{
-    log::PARTS,
-    metrics::{Stage, StageTimes},
-    stream::{
-        ahead::fetched_ahead,
-        device::{Builder, Workspace},
-        error::StreamError,
-        rows::{
-            drive::{RowSink, drive},
-            scan::RowScan,
-        },
+use crate::stream::{
+    ahead::fetched_ahead,
+    device::{Builder, Workspace},
+    error::StreamError,
+    rows::{
+        drive::{RowSink, drive},
+        scan::RowScan,
     },
 };
 

@@ -5,9 +5,9 @@ use std::{mem, time::Instant};
 use arrow::array::RecordBatch;
 use forebay_order::Share;
 use forebay_proto::v1;
+use forebay_runtime::metrics::{Stage, StageTimes};
 
 use crate::{
-    metrics::{Stage, StageTimes},
     plan::Request,
     stream::{
         ahead::{Batch, BatchSender},

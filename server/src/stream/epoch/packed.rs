@@ -6,11 +6,13 @@ use std::{sync::Arc, time::Instant};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_kernels::Packer;
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{Stage, StageTimes},
+};
 
 use super::run::RunRows;
 use crate::{
-    budget::Budget,
-    metrics::{Stage, StageTimes},
     plan::{PackedOutput, ROW_ID},
     stream::{
         error::StreamError,

@@ -2,12 +2,10 @@
 
 use forebay_kernels::Interleave;
 use forebay_order::Share;
+use forebay_runtime::metrics::StageTimes;
 
 use super::{interleave::LaneInterleaver, lane_task::ShuffledEpoch};
-use crate::{
-    metrics::StageTimes,
-    stream::{error::StreamError, prepare::ordered::Ordered},
-};
+use crate::stream::{error::StreamError, prepare::ordered::Ordered};
 
 /// Fills a batch with the rank's first rows, repeated as often as necessary.
 ///

@@ -1,16 +1,13 @@
 //! A piece of a row group as a source of runs.
 
 use forebay_order::Piece;
+use forebay_runtime::{log::PARTS, metrics::StageTimes};
 
 use super::{group::OpenGroup, run::Run};
-use crate::{
-    log::PARTS,
-    metrics::StageTimes,
-    stream::{
-        error::StreamError,
-        prepare::{dataset::PreparedDataset, ordered::Ordered},
-        rows::drive::{Next, RowSource},
-    },
+use crate::stream::{
+    error::StreamError,
+    prepare::{dataset::PreparedDataset, ordered::Ordered},
+    rows::drive::{Next, RowSource},
 };
 
 /// Reads a piece of an open row group.

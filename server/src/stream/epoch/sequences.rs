@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
+use forebay_runtime::metrics::{Stage, StageTimes};
 
 use super::{
     packed::PackedReader,
@@ -12,7 +13,6 @@ use super::{
 };
 use crate::{
     cache::CachedChunks,
-    metrics::{Stage, StageTimes},
     plan::PackedOutput,
     scan::ALL_ROWS,
     stream::{

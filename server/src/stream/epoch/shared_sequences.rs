@@ -7,9 +7,8 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
+use forebay_runtime::budget::Reservation;
 use tokio::sync::OnceCell;
-
-use crate::budget::Reservation;
 
 /// Row groups with shared sequences, by what decides the sequences.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use std::{
 
 use arrow::{array::RecordBatch, compute::concat_batches};
 use forebay_kernels::{BatchBuilder, PlacedWindow, Workspace};
+use forebay_runtime::metrics::{Stage, StageTimes};
 
 use super::{
     run::RunRows,
@@ -17,7 +18,6 @@ use super::{
 use crate::{
     cache::CachedChunks,
     catalog::RowGroup,
-    metrics::{Stage, StageTimes},
     stream::{
         environment::Environment,
         error::StreamError,

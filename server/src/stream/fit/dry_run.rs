@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use forebay_kernels::{Prefix, Program};
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 
 use crate::{
-    error::near_names,
     plan::{self, Answer, PlanError, Question, Statistic, Tables},
     stream::error::StreamError,
 };

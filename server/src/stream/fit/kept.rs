@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use forebay_proto::v1;
+use forebay_runtime::state::{Kind, short_digest};
 
 use super::{learning::PinnedFit, result::result_of};
 use crate::{
     catalog::Snapshot,
     plan,
-    state::{Kind, short_digest},
     stream::{counts::store, environment::Environment},
 };
 

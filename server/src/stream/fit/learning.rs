@@ -4,6 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use forebay_proto::v1;
+use forebay_runtime::{log::PARTS, metrics::StageTimes, state::Kind};
 use tracing::Instrument;
 
 use super::{
@@ -16,10 +17,7 @@ use super::{
 use crate::{
     catalog::Snapshot,
     engine::QUEUE_BATCHES_MAX,
-    log::PARTS,
-    metrics::StageTimes,
     plan::{self, Answer, Question, Sample, Tables},
-    state::Kind,
     stream::{
         environment::Environment,
         error::StreamError,

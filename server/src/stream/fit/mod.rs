@@ -18,6 +18,7 @@ mod worker;
 use std::sync::Arc;
 
 use forebay_proto::v1;
+use forebay_runtime::metrics::{self, Cache, FitGuard};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -33,7 +34,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    metrics::{self, Cache, FitGuard},
     plan::{self, Sample},
 };
 pub use elsewhere::{PartialStream, PassRunner, RemotePass, RunnerError};

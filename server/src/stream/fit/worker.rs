@@ -6,6 +6,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::Schema};
+use forebay_runtime::{metrics::StageTimes, state::short_digest};
 use prost::Message;
 
 use super::{
@@ -15,10 +16,8 @@ use super::{
 use crate::{
     catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
     engine::PartialRows,
-    metrics::StageTimes,
     plan::{self, PlanError, Question, Tables},
     scan::ScanError,
-    state::short_digest,
     stream::{
         ahead::{Ahead, AheadSender},
         counts::recent::SharedResults,

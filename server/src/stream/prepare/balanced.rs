@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use forebay_kernels::KernelError;
 use forebay_order::balance::{ClassDraws, RunDraws, shares};
+use forebay_runtime::budget::{Budget, Reservation};
 
 use crate::{
-    budget::{Budget, Reservation},
     plan::{Balance, PlanError},
     stream::{
         counts::groups::table::GroupTable,

@@ -9,11 +9,13 @@ use std::{
 };
 
 use forebay_proto::v1;
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{self, Cache},
+};
 
 use super::{functions::with_functions, lookup::with_tables};
 use crate::{
-    budget::Budget,
-    metrics::{self, Cache},
     plan::{self, Source, Tables},
     stream::{environment::Environment, error::StreamError, plan_store::CanonicalPlan, rows::functions::PlanFunctions},
 };

@@ -2,11 +2,12 @@
 //! keys that name what decides them.
 
 use super::dataset::{PreparedDataset, Units};
+use forebay_runtime::state::parts_digest;
+
 use crate::{
     cache::GroupChunks,
     catalog::{Int96Unit, Snapshot},
     plan::{Grouping, Sample},
-    state::parts_digest,
     stream::describe::full_type_name,
 };
 

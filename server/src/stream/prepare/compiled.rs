@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use forebay_kernels::Program;
 use forebay_proto::v1;
+use forebay_runtime::state::Kind;
 use prost::Message as _;
 
 use super::{
@@ -16,7 +17,6 @@ use crate::{
     catalog::Snapshot,
     plan::{self, Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows},
     scan::Projection,
-    state::Kind,
     stream::{
         counts::series::SeriesColumns,
         device::Executable,

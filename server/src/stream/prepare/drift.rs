@@ -9,12 +9,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_proto::v1;
+use forebay_runtime::{error::near_names, state::short_digest};
 
 use super::units;
 use crate::{
     catalog::is_utc,
-    error::near_names,
-    state::short_digest,
     stream::{
         describe::{full_type_name, type_name},
         error::StreamError,
@@ -162,9 +161,10 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::{Field, TimeUnit};
+    use forebay_runtime::{cpu_pool::CpuPool, state::State};
 
     use super::*;
-    use crate::{cpu_pool::CpuPool, state::State, stream::plan_store::PlanStore};
+    use crate::stream::plan_store::PlanStore;
 
     fn schema(fields: &[(&str, DataType)]) -> Schema {
         Schema::new(fields.iter().map(|(name, kind)| Field::new(*name, kind.clone(), true)).collect::<Vec<_>>())

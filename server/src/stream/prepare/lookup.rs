@@ -11,11 +11,10 @@ use arrow::{
 };
 use forebay_kernels::{LookupTable, Prefix, TableKeys, TableTimes};
 use forebay_proto::v1;
+use forebay_runtime::{error::near_names, metrics::StageTimes};
 
 use super::table_columns::CountedColumn;
 use crate::{
-    error::near_names,
-    metrics::StageTimes,
     plan::{self, Lookup, PlanError, Tables},
     scan::Projection,
     stream::{

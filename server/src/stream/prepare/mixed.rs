@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use forebay_order::{Epoch, MixedRows, Mixture, Strides};
 use forebay_proto::v1;
+use forebay_runtime::state::short_digest;
 
 use super::{compiled::Compiled, dataset::PreparedDataset, ordered::Ordered};
 use crate::{
     plan::{MixtureFields, PlanError, Request, SourcePattern},
-    state::short_digest,
     stream::error::StreamError,
 };
 

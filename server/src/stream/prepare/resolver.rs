@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_proto::v1;
+use forebay_runtime::{log::PARTS, metrics::Cache};
 use serde_json::Value;
 use tracing::Instrument;
 
@@ -20,8 +21,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    log::PARTS,
-    metrics::Cache,
     plan::{Grouping, MixtureFields, PlanError, Request},
     stream::{
         counts::{

@@ -10,8 +10,9 @@ use std::{
 
 use arrow::array::ArrayRef;
 use forebay_kernels::{TableKeys, TableTimes};
+use forebay_runtime::budget::Reservation;
 
-use crate::{budget::Reservation, plan::Lookup};
+use crate::plan::Lookup;
 
 /// The keys, times and columns that plans look up, by what they are of.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use forebay_order::series::{SeriesWindows, WindowRows, WindowShape};
+use forebay_runtime::budget::{Budget, Reservation};
 
 use crate::{
-    budget::{Budget, Reservation},
     plan::WindowedOutputs,
     stream::{counts::series::Series, error::StreamError},
 };

@@ -8,6 +8,7 @@ use arrow::{
     compute::{and, filter_record_batch},
     datatypes::{Schema, SchemaRef},
 };
+use forebay_runtime::budget::{Budget, Reservation};
 
 use super::{
     expressions::{Expressions, row_id_field},
@@ -17,7 +18,6 @@ use super::{
     passing::{Origin, Passing},
 };
 use crate::{
-    budget::{Budget, Reservation},
     expr::{Expression, Filter},
     plan::{ROW_ID, Sample, stored_columns},
     stream::error::StreamError,

@@ -4,12 +4,14 @@
 use std::{future, mem, ops::ControlFlow};
 
 use arrow::datatypes::Schema;
+use forebay_runtime::{
+    cpu_pool::CpuPool,
+    metrics::{Stage, StageTimes},
+};
 
 use super::scan::RowScan;
 use crate::{
     catalog::{RowGroup, Snapshot},
-    cpu_pool::CpuPool,
-    metrics::{Stage, StageTimes},
     scan::{self, ScanError},
     stream::error::StreamError,
 };

@@ -10,12 +10,14 @@ use arrow::{
     datatypes::{FieldRef, Schema},
 };
 use forebay_kernels::ImageKey;
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{Stage, StageTimes},
+};
 
 use super::passing::Passing;
 use crate::{
-    budget::Budget,
     images::{ImageColumn, ImagePart, ImagesError, OnError},
-    metrics::{Stage, StageTimes},
     stream::error::StreamError,
     tokenizers::TokenColumn,
     udf::Function,

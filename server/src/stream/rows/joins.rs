@@ -9,9 +9,9 @@ use arrow::{
 };
 use forebay_kernels::{AsOf, CompileError, KernelError, LookupTable, Op, Prefix, TableTimes};
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 
 use crate::{
-    error::near_names,
     plan::{PlanError, ROW_ID, Tables},
     stream::error::StreamError,
 };

@@ -2,6 +2,7 @@
 
 use std::{ops::ControlFlow, time::Instant};
 
+use forebay_runtime::metrics::StageTimes;
 use futures::{Stream, StreamExt};
 
 use super::{
@@ -9,10 +10,7 @@ use super::{
     prefilter::NextRows,
     scan::RowScan,
 };
-use crate::{
-    metrics::StageTimes,
-    stream::{ahead::fetched_ahead, error::StreamError},
-};
+use crate::stream::{ahead::fetched_ahead, error::StreamError};
 
 /// Reads row groups one after another, in this order; the next ones are fetched meanwhile.
 pub(crate) async fn in_turn<Sink: RowSink<NextRows>>(

@@ -8,8 +8,9 @@ use arrow::{
     compute::take_record_batch,
 };
 use forebay_kernels::KernelError;
+use forebay_runtime::budget::Reservation;
 
-use crate::{budget::Reservation, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// Passing rows of a chunk, with their derived columns. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -8,14 +8,13 @@ use arrow::{
     compute::filter_record_batch,
     datatypes::Schema,
 };
-
-use super::{derivation::Derivation, expressions::Expressions, group::GroupFilter, passing::Passing};
-use crate::{
+use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
-    scan::RowGroupReader,
-    stream::error::StreamError,
 };
+
+use super::{derivation::Derivation, expressions::Expressions, group::GroupFilter, passing::Passing};
+use crate::{scan::RowGroupReader, stream::error::StreamError};
 
 /// Decides which rows pass from fewer columns than are read.
 #[derive(Clone, Debug)]

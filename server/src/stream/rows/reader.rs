@@ -4,6 +4,7 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use arrow::buffer::BooleanBuffer;
+use forebay_runtime::metrics::StageTimes;
 
 use super::{
     drive::{Next, RowSource},
@@ -12,7 +13,6 @@ use super::{
     scan::RowScan,
 };
 use crate::{
-    metrics::StageTimes,
     scan::{self, ALL_ROWS, RowGroupReader, SharedBytes},
     stream::error::StreamError,
 };

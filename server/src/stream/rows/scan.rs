@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, metrics::StageTimes};
+
 use super::{
     function_column::{Drawing, FunctionColumn},
     passing::Passing,
     selection::Rows,
 };
 use crate::{
-    budget::Budget,
     catalog::{RowGroup, Snapshot},
-    cpu_pool::CpuPool,
-    metrics::StageTimes,
     stream::{environment::Environment, error::StreamError},
 };
 

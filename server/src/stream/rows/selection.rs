@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use arrow::{buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_kernels::Program;
+use forebay_runtime::metrics::StageTimes;
 
 use super::{
     derivation::Derivation,
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     catalog::{RowGroup, Snapshot},
-    metrics::StageTimes,
     scan::{ALL_ROWS, Projection, RowGroupReader},
     stream::error::StreamError,
 };

@@ -10,6 +10,7 @@ use std::{mem, sync::Arc, time::Instant};
 use arrow::datatypes::SchemaRef;
 use forebay_order::{Piece, Sequence};
 use forebay_proto::v1;
+use forebay_runtime::metrics::{Stage, StageTimes};
 
 use super::{
     advice,
@@ -28,7 +29,6 @@ use super::{
 };
 use crate::{
     catalog::is_narrowed,
-    metrics::{Stage, StageTimes},
     plan::{PlanError, Take, TakeBy},
 };
 use read::BatchReader;

@@ -5,11 +5,11 @@ use std::{mem, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, compute::take_record_batch};
 use forebay_kernels::compact;
+use forebay_runtime::metrics::{Stage, StageTimes};
 use futures::StreamExt;
 
 use super::targets::{Dropped, GroupTargets, Targets};
 use crate::{
-    metrics::{Stage, StageTimes},
     plan::{PlanError, TakeBy},
     scan::ALL_ROWS,
     stream::{

@@ -5,12 +5,12 @@ use forebay_proto::{
     Encoding,
     v1::{self, Reason},
 };
+use forebay_runtime::error::near_names;
 use futures::{StreamExt, stream};
 use tonic::Status;
 
 use super::results::{ActionResults, one};
 use crate::{
-    error::near_names,
     flight::{access::Access, context::CallContext, status},
     plan::PlanError,
 };

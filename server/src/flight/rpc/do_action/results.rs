@@ -1,11 +1,11 @@
 //! The results of an action.
 
 use forebay_proto::{Encoding, Message, v1};
+use forebay_runtime::cpu_pool::CpuPool;
 use futures::{StreamExt, stream, stream::BoxStream};
 use tonic::Status;
 
 use crate::{
-    cpu_pool::CpuPool,
     flight::{context::CallContext, status},
     plan::PlanError,
     stream::Ahead,

@@ -16,6 +16,11 @@ use forebay_proto::{
     Encoding,
     v1::{self, Reason},
 };
+use forebay_runtime::{
+    budget::Reservation,
+    metrics::{self, ExchangeGuard, StreamStatus},
+    shutdown::Phase,
+};
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
@@ -23,7 +28,6 @@ use worker::{Derived, Processed, Worker, WorkerError};
 
 use crate::{
     auth::StreamPermit,
-    budget::Reservation,
     flight::{
         context::CallContext,
         status,
@@ -32,8 +36,6 @@ use crate::{
             decode::{Decoder, read_schema},
         },
     },
-    metrics::{self, ExchangeGuard, StreamStatus},
-    shutdown::Phase,
     stream::StreamError,
 };
 

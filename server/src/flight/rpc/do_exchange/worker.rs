@@ -6,10 +6,13 @@ use arrow::array::RecordBatch;
 use arrow_flight::FlightData;
 use bytes::Bytes;
 use forebay_proto::v1::Reason;
+use forebay_runtime::{
+    budget::Reservation,
+    metrics::{Stage, StageTimes},
+};
 use tonic::Status;
 
 use crate::{
-    budget::Reservation,
     flight::{
         status,
         wire::{
@@ -17,7 +20,6 @@ use crate::{
             decode::{Decoder, MessageError, MessageKind},
         },
     },
-    metrics::{Stage, StageTimes},
     stream::{DerivedRows, Exchange, StreamError},
 };
 

@@ -1,14 +1,16 @@
 //! Batches → their Flight messages, encoded on the CPU pool. Ends when the server does.
 
 use forebay_proto::v1;
+use forebay_runtime::{
+    cpu_pool::{CpuError, CpuPool},
+    metrics::{Stage, StageTimes},
+    shutdown::{Phase, ShutdownWatch},
+};
 use futures::{Stream, StreamExt, stream};
 
 use crate::{
     auth::StreamPermit,
-    cpu_pool::{CpuError, CpuPool},
     flight::wire::{Encoder, Message},
-    metrics::{Stage, StageTimes},
-    shutdown::{Phase, ShutdownWatch},
     stream::{Batch, BatchTask, StreamError},
 };
 

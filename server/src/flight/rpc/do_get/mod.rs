@@ -12,6 +12,7 @@ use std::future::ready;
 use arrow::datatypes::SchemaRef;
 use arrow_flight::Ticket;
 use forebay_proto::{Encoding, v1};
+use forebay_runtime::{metrics::StreamLabels, tenant::Tenant};
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tonic::Status;
 
@@ -27,10 +28,8 @@ use crate::{
         status, ticket,
         wire::{Encoder, Message},
     },
-    metrics::StreamLabels,
     plan::{self, PlanError},
     stream::{BatchTask, PreparedTake, StreamError},
-    tenant::Tenant,
 };
 
 /// The messages of a stream, or the error that ends it.

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{Stream, StreamExt};
-
-use super::encoded::{EncodedBatch, Interruption};
-use crate::{
-    flight::call::Call,
+use forebay_runtime::{
     log,
     metrics::{self, Stage, StreamGuard, StreamLabels, StreamStatus},
 };
+use futures::{Stream, StreamExt};
+
+use super::encoded::{EncodedBatch, Interruption};
+use crate::flight::call::Call;
 
 /// A stream of batches that are counted as they pass.
 pub(super) struct Recorded<S> {
@@ -116,10 +116,10 @@ impl Drop for StreamRecord {
 
 #[cfg(test)]
 mod tests {
+    use forebay_runtime::metrics::StageTimes;
     use futures::stream;
 
     use super::*;
-    use crate::metrics::StageTimes;
 
     type Item = Result<EncodedBatch, Interruption>;
 

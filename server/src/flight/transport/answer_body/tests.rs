@@ -1,9 +1,9 @@
+use forebay_runtime::budget::Budget;
 use futures::FutureExt;
 use http_body_util::{BodyExt, Full};
 use tonic::Code;
 
 use super::*;
-use crate::budget::Budget;
 
 const LONG_BYTES: usize = 100_000;
 const TIME: Duration = Duration::from_secs(10);

@@ -1,12 +1,13 @@
 use std::convert::Infallible;
 
+use forebay_runtime::budget::Budget;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time;
 use tonic::Code;
 
 use super::*;
-use crate::{budget::Budget, flight::call_memory::CallBudget};
+use crate::flight::call_memory::CallBudget;
 
 const ARRIVAL: Duration = Duration::from_secs(10);
 

@@ -7,6 +7,11 @@ use forebay_proto::{
     Encoding,
     v1::{self, Reason},
 };
+use forebay_runtime::{
+    budget::Budget,
+    metrics::{self, ConnectionGuard},
+    shutdown::{Phase, ShutdownWatch},
+};
 use futures::StreamExt;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -23,7 +28,6 @@ use super::{
 };
 use crate::{
     auth::Peer,
-    budget::Budget,
     flight::{
         access_log::AccessEntry,
         call::{Call, name_of},
@@ -38,8 +42,6 @@ use crate::{
         },
         wire::Message,
     },
-    metrics::{self, ConnectionGuard},
-    shutdown::{Phase, ShutdownWatch},
 };
 
 /// Settings of a ring's connections.

@@ -6,13 +6,12 @@ use std::{
 };
 
 use arrow::buffer::Buffer;
+use forebay_runtime::budget::Reservation;
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
     io::{Errno, pwritev},
 };
 use tokio::task;
-
-use crate::budget::Reservation;
 
 /// Slots begin at multiples of this many bytes, a page.
 const SLOT_ALIGNMENT: u64 = 4096;
@@ -120,10 +119,10 @@ impl AsFd for RingMemory {
 mod tests {
     use std::{fs::File, os::unix::fs::FileExt};
 
+    use forebay_runtime::budget::Budget;
     use rustix::fs::fcntl_get_seals;
 
     use super::*;
-    use crate::budget::Budget;
 
     #[test]
     fn slots_have_room_for_larger_bodies() {

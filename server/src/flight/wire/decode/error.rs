@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::error::ArrowError;
-
-use crate::cpu_pool::CpuError;
+use forebay_runtime::cpu_pool::CpuError;
 
 /// Why a message cannot be decoded.
 #[derive(Debug, thiserror::Error)]

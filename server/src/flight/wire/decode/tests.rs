@@ -7,9 +7,9 @@ use arrow::{
     ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions},
 };
 use arrow_ipc::CompressionType;
+use forebay_runtime::cpu_pool::CpuError;
 
 use super::*;
-use crate::cpu_pool::CpuError;
 
 const BYTES_MAX: u64 = 1 << 30;
 

@@ -2,13 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::TryStreamExt;
 
 use super::table::{GroupTable, GroupTableBuilder};
 use crate::{
-    metrics::StageTimes,
     plan::PlanError,
-    state::Kind,
     stream::{
         counts::{
             filtered_rows::{COUNTED_AT_ONCE, FilteredRows},

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_proto::v1;
+use forebay_runtime::budget::Budget;
 use prost::Message;
 
 use super::table::{GroupRows, GroupTable};
 use crate::{
-    budget::Budget,
     catalog::Snapshot,
     stream::{counts::store::Storable, rows::group::GroupColumn},
 };

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    budget::{Budget, Reservation},
-    stream::{error::StreamError, rows::group::GroupKey},
-};
+use forebay_runtime::budget::{Budget, Reservation};
+
+use crate::stream::{error::StreamError, rows::group::GroupKey};
 
 /// Pairs of a group and a row group that has rows of it: some 150 MB.
 const RUNS_MAX: usize = 8 << 20;

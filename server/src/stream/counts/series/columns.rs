@@ -1,9 +1,9 @@
 //! The columns that distinguish series and order their rows, checked against the schema of the rows.
 
 use arrow::datatypes::{DataType, Schema};
+use forebay_runtime::error::near_names;
 
 use crate::{
-    error::near_names,
     plan::{PlanError, Windows},
     stream::describe::type_name,
 };

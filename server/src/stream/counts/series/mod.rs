@@ -6,6 +6,10 @@ mod runs;
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    state::Kind,
+};
 use futures::TryStreamExt;
 use prost::Message;
 
@@ -15,10 +19,8 @@ use super::{
     store::{Results, Storable},
 };
 use crate::{
-    budget::{Budget, Reservation},
     catalog::Snapshot,
     plan::PlanError,
-    state::Kind,
     stream::{error::StreamError, rows::pass::each},
 };
 use columns::Edge;

@@ -14,12 +14,14 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use forebay_kernels::KernelError;
+use forebay_runtime::{
+    budget::{Budget, Reservation},
+    metrics::StageTimes,
+};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{Edge, SeriesColumns, plain};
 use crate::{
-    budget::{Budget, Reservation},
-    metrics::StageTimes,
     plan::PlanError,
     stream::{
         error::StreamError,

@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::{array::RecordBatch, datatypes::Schema};
+use forebay_runtime::{metrics::StageTimes, tenant::Tenant};
 use futures::StreamExt;
 
 use super::*;
-use crate::{metrics::StageTimes, tenant::Tenant};
 
 const MEMORY: BatchMemory = BatchMemory { bytes: 100, batch_bytes: 10, sending_bytes: 5 };
 

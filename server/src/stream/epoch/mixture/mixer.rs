@@ -4,6 +4,10 @@ use std::{ops::Range, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_kernels::Interleave;
+use forebay_runtime::{
+    metrics::{Stage, StageTimes},
+    tenant::Tenant,
+};
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::Instrument;
 
@@ -11,14 +15,10 @@ use super::{
     feed::{FeedTask, MixedEpoch},
     positions::RankPositions,
 };
-use crate::{
-    metrics::{Stage, StageTimes},
-    stream::{
-        epoch::{interleave::WINDOWS_AHEAD, lane_task::TimedWindow},
-        error::StreamError,
-        prepare::ordered::Ordered,
-    },
-    tenant::Tenant,
+use crate::stream::{
+    epoch::{interleave::WINDOWS_AHEAD, lane_task::TimedWindow},
+    error::StreamError,
+    prepare::ordered::Ordered,
 };
 
 /// Rows of all sources at their positions. Dropping it ends the feeds' tasks.

@@ -9,6 +9,7 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use forebay_proto::v1::{self, group_key::Key};
+use forebay_runtime::error::near_names;
 use serde_json::Value;
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     engine::{ProfileKind, comparable, used_values},
-    error::near_names,
     plan::{Grouping, PlanError},
     stream::{describe::type_name, error::StreamError},
 };

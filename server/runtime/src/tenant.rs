@@ -36,7 +36,7 @@ pub struct ForTenant<Work> {
 
 /// A spawned future that ends with this handle.
 #[derive(Debug)]
-pub(crate) struct Spawned<T>(JoinHandle<T>);
+pub struct Spawned<T>(JoinHandle<T>);
 
 /// Restores the tenant of the thread on drop.
 struct PreviousTenant(Option<Tenant>);
@@ -113,7 +113,7 @@ impl<Work: Stream> Stream for ForTenant<Work> {
 impl<T: Send + 'static> Spawned<T> {
     /// Spawns a future, which must catch its panics, for the current tenant and in the
     /// current tracing span.
-    pub(crate) fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
+    pub fn start(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(Tenant::current().scope(future).in_current_span()))
     }
 }
