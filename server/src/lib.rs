@@ -19,7 +19,6 @@ pub mod flight;
 pub mod gauges;
 pub mod images;
 pub mod metrics_http;
-pub mod plan;
 pub mod scan;
 pub mod stream;
 pub mod tokenizers;

@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "proto",
     "kernels",
     "server",
@@ -24,6 +24,7 @@ const CRATES: [&str; 13] = [
     "server/order",
     "server/lake",
     "server/pages",
+    "server/plan",
     "server/runtime",
     "server/prepare",
     "client",

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_plan::{Limits, RequestLimits};
 use forebay_runtime::{
     budget::Budget,
     cpu_pool::CpuPool,
@@ -20,7 +21,6 @@ use forebay_server::{
     catalog::{Catalog, Location, Stores},
     engine::Engine,
     flight::{MessageLimits, Router, Service},
-    plan::{Limits, RequestLimits},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

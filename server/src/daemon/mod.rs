@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_plan::Limits;
 use forebay_runtime::{
     budget::Budget,
     cpu_pool::CpuPool,
@@ -45,7 +46,6 @@ use crate::{
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     gauges,
     metrics_http::MetricsListener,
-    plan::Limits,
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

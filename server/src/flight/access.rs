@@ -15,7 +15,6 @@ use tonic::Status;
 use super::status;
 use crate::{
     auth::{AccessError, Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
-    plan,
     stream::{PlanRecord, StreamError, Streams},
 };
 
@@ -169,14 +168,14 @@ impl Access {
             Self::dataset(caller, streams, dataset)?;
         }
         if let Some(plan) = plan {
-            plan::table_names(plan).try_for_each(|table| Self::dataset(caller, streams, table))?;
+            forebay_plan::table_names(plan).try_for_each(|table| Self::dataset(caller, streams, table))?;
         }
         if plan_id.is_empty() {
             return Ok(());
         }
         match streams.show(plan_id.to_owned()).await {
             Ok(v1::FitResult { plan: Some(kept), .. }) => {
-                plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
+                forebay_plan::table_names(&kept).try_for_each(|table| Self::dataset(caller, streams, table))
             }
             // An id is permission to use the plan, so similar ids are not suggested.
             Ok(_) | Err(StreamError::UnknownPlan { .. }) => Err(status::refusal(

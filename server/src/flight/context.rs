@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_order::SOURCES_MAX;
+use forebay_plan::RequestLimits;
 use forebay_proto::{Encoding, v1};
 use forebay_runtime::{cpu_pool::CpuPool, shutdown::ShutdownWatch};
 use tonic::{Request, Status};
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    plan::{self, RequestLimits},
     stream::{Prepared, PreparedGroups, PreparedTake, RawTable, StreamError, Streams},
 };
 
@@ -150,9 +150,9 @@ impl CallContext {
         Ok(groups)
     }
 
-    async fn checked(&self, message: &v1::StreamRequest) -> Result<plan::Request, Status> {
+    async fn checked(&self, message: &v1::StreamRequest) -> Result<forebay_plan::Request, Status> {
         self.authorize_request(message).await?;
-        plan::Request::check(message).map_err(|error| status::of(&error.into()))
+        forebay_plan::Request::check(message).map_err(|error| status::of(&error.into()))
     }
 
     /// Rows by their numbers, if the caller may read their dataset.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use forebay_plan::RequestLimits;
 use forebay_proto::v1::{self, Reason};
 use tonic::Status;
 
 use super::status;
-use crate::{expr, plan::RequestLimits};
+use crate::expr;
 
 /// The flag of [`RequestLimits::plan_operators_max`].
 const PLAN_OPERATORS_FLAG: &str = "--plan-operators-max";

@@ -6,6 +6,7 @@ use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket, flight_service_server::FlightService,
 };
+use forebay_plan::RequestLimits;
 use forebay_runtime::{cpu_pool::CpuPool, shutdown::ShutdownWatch};
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
@@ -17,7 +18,7 @@ use super::{
     limits::MessageLimits,
     rpc::{do_action, do_exchange, do_get, get_flight_info, get_schema, list_flights, unimplemented},
 };
-use crate::{plan::RequestLimits, stream::Streams};
+use crate::stream::Streams;
 
 /// The Flight calls over the server's streams. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use forebay_kernels::KernelError;
 use forebay_lake::LakeError;
+use forebay_plan::PlanError;
 use forebay_proto::{DecodeError, is_active, v1::Reason};
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError, error::Disclosure};
 use tonic::{
@@ -17,7 +18,6 @@ use crate::{
     engine::EngineError,
     expr::ExprError,
     images::ImagesError,
-    plan::PlanError,
     scan::ScanError,
     stream::StreamError,
     tokenizers::TokensError,

@@ -1,12 +1,13 @@
 //! What of each error others than the caller may see. An error that is added must be added here, too.
 
 use forebay_kernels::KernelError;
+use forebay_plan::PlanError;
 use forebay_runtime::{cpu_pool::CpuError, error::Disclosure};
 
 use super::error::StreamError;
 use crate::{
-    catalog::CatalogError, engine::EngineError, images::ImagesError, plan::PlanError, scan::ScanError,
-    tokenizers::TokensError, udf::UdfError, view::ViewError,
+    catalog::CatalogError, engine::EngineError, images::ImagesError, scan::ScanError, tokenizers::TokensError,
+    udf::UdfError, view::ViewError,
 };
 
 impl StreamError {

@@ -4,11 +4,12 @@ use super::{
     device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
     prepare::table_columns::TableColumns,
 };
+use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 use crate::{
-    cache::RowCache, catalog::Catalog, engine::Engine, images::ImagePool, plan::Limits, scan::Sharing,
-    tokenizers::Tokenizers, udf::Udfs,
+    cache::RowCache, catalog::Catalog, engine::Engine, images::ImagePool, scan::Sharing, tokenizers::Tokenizers,
+    udf::Udfs,
 };
 
 /// The parts of the server that streams and fits run on, shared by all of them.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_plan::PlanError;
 use forebay_proto::v1;
 use forebay_runtime::{
     budget::BudgetError,
@@ -10,7 +11,7 @@ use forebay_runtime::{
 };
 
 use crate::{
-    catalog::CatalogError, engine::EngineError, expr::ExprError, images::ImagesError, plan::PlanError, scan::ScanError,
+    catalog::CatalogError, engine::EngineError, expr::ExprError, images::ImagesError, scan::ScanError,
     tokenizers::TokensError, udf::UdfError,
 };
 

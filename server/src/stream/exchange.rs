@@ -10,6 +10,7 @@ use arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use forebay_kernels::{BatchBuilder, Program};
+use forebay_plan::{PlanError, Source};
 use forebay_proto::v1::{self, decode_image::OnError};
 use forebay_runtime::{
     budget::{Budget, Reservation},
@@ -31,10 +32,7 @@ use super::{
         passing::Passing,
     },
 };
-use crate::{
-    plan::{self, PlanError, Source},
-    scan::CHUNK_ROWS_MAX,
-};
+use crate::scan::CHUNK_ROWS_MAX;
 
 /// A plan compiled for batches of one schema. All exchanges with both share it.
 #[derive(Debug)]
@@ -93,7 +91,7 @@ impl Exchanges {
 fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
     match (request.plan, request.plan_id) {
         (Some(plan), id) if id.is_empty() => {
-            plan::check_shape(&plan)?;
+            forebay_plan::check_shape(&plan)?;
             Ok(Source::Inline(Arc::new(plan)))
         }
         (None, id) if !id.is_empty() => Ok(Source::Id(id)),
@@ -104,7 +102,7 @@ fn source(request: v1::ExchangeRequest) -> Result<Source, PlanError> {
 
 /// Rejects images that depend on an epoch, or whose rows may be left out.
 fn check_images(plan: &v1::Plan) -> Result<(), PlanError> {
-    for (call, path) in plan::decode_image_calls(plan)? {
+    for (call, path) in forebay_plan::decode_image_calls(plan)? {
         if call.spec().is_random() {
             let reason = "DoExchange has no epoch, from which random crops and flips are drawn: serve a plan with the crop \
                           CENTER or NONE, and without flip";
@@ -165,15 +163,15 @@ impl Exchange {
         fitted: &FittedColumns,
     ) -> Result<Self, StreamError> {
         let PinnedPlan { plan_id, plan, tables, functions, .. } = pinned;
-        let plan = plan::without_folds(plan);
+        let plan = forebay_plan::without_folds(plan);
         let expressions = Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Client)?;
         fitted.check_units(&expressions.schema)?;
-        if plan::packs(&plan) {
+        if forebay_plan::packs(&plan) {
             let reason = "DoExchange returns a row for each row that it gets, and packing does not: leave it out";
             return Err(PlanError::field("plan.outputs[0].pack", reason).into());
         }
         check_images(&plan)?;
-        let program = Arc::new(plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
+        let program = Arc::new(forebay_plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
         fitted.check(&derivation.input)?;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use forebay_order::{Sequence, Share, estimate, mixing, row_groups};
+use forebay_plan::{PlanError, Request};
 use forebay_proto::v1;
 
 use super::{
@@ -23,12 +24,7 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::{
-    cache::RowCache,
-    catalog::Snapshot,
-    plan::{PlanError, Request},
-    scan::LibraryReason,
-};
+use crate::{cache::RowCache, catalog::Snapshot, scan::LibraryReason};
 use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 

@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::plan_store::PlanStore;
-use crate::{catalog::Snapshot, plan};
+use crate::catalog::Snapshot;
 
 /// Plans that a list has, those used last: a bound on the files that a call reads.
 const PLANS_LISTED_MAX: usize = 10_000;
@@ -47,7 +47,11 @@ pub(super) struct StoredFor {
 
 impl StoredFor {
     pub(super) fn new(snapshot: &Arc<Snapshot>, plan: &v1::Plan, is_fitted: bool) -> Self {
-        Self { snapshot: Arc::clone(snapshot), is_fitted, tables: plan::table_names(plan).map(str::to_owned).collect() }
+        Self {
+            snapshot: Arc::clone(snapshot),
+            is_fitted,
+            tables: forebay_plan::table_names(plan).map(str::to_owned).collect(),
+        }
     }
 }
 
@@ -179,8 +183,8 @@ mod tests {
     async fn lists_and_removes_plans_of_unknown_datasets() {
         let folder = tempfile::tempdir().unwrap();
         let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
-        let plan = plan::canonical(&v1::Plan { filter: "a > 1".to_owned(), ..v1::Plan::default() });
-        let id = plan::plan_id(&plan);
+        let plan = forebay_plan::canonical(&v1::Plan { filter: "a > 1".to_owned(), ..v1::Plan::default() });
+        let id = forebay_plan::plan_id(&plan);
         plans.store(Kind::Plan, &id, PlanStore::encode(&plan).unwrap(), FittedTypes::default()).await.unwrap();
         let listed = plans.list().await.unwrap();
         assert_eq!((listed.len(), listed[0].plan.plan_id.as_str(), listed[0].is_known), (1, id.as_str(), false));

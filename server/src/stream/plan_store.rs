@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_plan::{PlanError, Source};
 use forebay_proto::{JSON_BYTES_MAX, plan_from_bytes, plan_to_bytes, v1};
 use forebay_runtime::{
     error::near_names,
@@ -14,7 +15,6 @@ use forebay_runtime::{
 use serde::{Deserialize, Serialize};
 
 use super::error::StreamError;
-use crate::plan::{self, PlanError, Source};
 
 /// The stored plans. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ impl PlanStore {
             Source::Inline(sent) => {
                 let sent = Arc::clone(sent);
                 let canonical = self.state.cpu().run(move || {
-                    let plan = plan::canonical(&sent);
-                    CanonicalPlan { plan_id: plan::plan_id(&plan), plan, sent: SentPlan(Some(sent)) }
+                    let plan = forebay_plan::canonical(&sent);
+                    CanonicalPlan { plan_id: forebay_plan::plan_id(&plan), plan, sent: SentPlan(Some(sent)) }
                 });
                 Ok(canonical.await?)
             }
@@ -137,7 +137,8 @@ impl PlanStore {
         };
         let id = plan_id.to_owned();
         // The id is the digest of these bytes, so damaged ones never decode to another plan.
-        let decode = move || if plan::plan_id_of_bytes(&bytes) == id { plan_from_bytes(&bytes).ok() } else { None };
+        let decode =
+            move || if forebay_plan::plan_id_of_bytes(&bytes) == id { plan_from_bytes(&bytes).ok() } else { None };
         let decoded = self.state.cpu().run(decode).await?;
         decoded.ok_or_else(|| StreamError::UnknownPlan {
             id: plan_id.to_owned(),
@@ -247,8 +248,8 @@ mod tests {
         let plans = PlanStore::new(State::open(folder.path(), folder.path(), &CpuPool::inline()).unwrap());
         let mut ids = Vec::new();
         for filter in ["a > 1", "a > 2"] {
-            let plan = plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
-            ids.push(plan::plan_id(&plan));
+            let plan = forebay_plan::canonical(&v1::Plan { filter: filter.to_owned(), ..v1::Plan::default() });
+            ids.push(forebay_plan::plan_id(&plan));
             let encoded = PlanStore::encode(&plan).unwrap();
             plans.store(Kind::Plan, &ids[ids.len() - 1], encoded, FittedTypes::default()).await.unwrap();
         }

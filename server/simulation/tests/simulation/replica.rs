@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_server::{
     auth::Peer,
@@ -20,7 +21,6 @@ use forebay_server::{
     catalog::{Catalog, Location, Stores},
     engine::Engine,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
-    plan::Limits,
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::Program;
+use forebay_plan::{Question, Tables};
 use forebay_proto::v1::{self, op::Op as OpMessage};
 
 use super::{
@@ -19,10 +20,7 @@ use super::{
         expressions::{Expressions, RowsOf},
     },
 };
-use crate::{
-    catalog::Snapshot,
-    plan::{self, Question, Tables},
-};
+use crate::catalog::Snapshot;
 
 /// Checks a plan on the current files of a dataset.
 pub(super) async fn check(
@@ -30,15 +28,15 @@ pub(super) async fn check(
     dataset: &str,
     sent: v1::Plan,
 ) -> Result<v1::PlanCheck, StreamError> {
-    plan::check_shape(&sent)?;
+    forebay_plan::check_shape(&sent)?;
     let snapshot = environment.catalog.dataset(dataset)?.present().await?;
-    let pinned = with_tables(environment, plan::canonical(&sent)).await;
+    let pinned = with_tables(environment, forebay_plan::canonical(&sent)).await;
     let (plan, tables) = pinned.map_err(|error| error.in_original(&sent))?;
     let pinned = with_functions(environment, plan).await;
     let (plan, functions) = pinned.map_err(|error| error.in_original(&sent))?;
     let checked = environment.cpu.run(move || {
         let stored = snapshot.wide_schema();
-        let plan = plan::of_snapshot(&plan, snapshot.digest(), None);
+        let plan = forebay_plan::of_snapshot(&plan, snapshot.digest(), None);
         let expressions = |schema: &Schema| {
             Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Snapshot { sample: None })
         };
@@ -67,8 +65,10 @@ fn of_run(
     tables: &Tables,
 ) -> Result<v1::PlanCheck, StreamError> {
     let read = nulls::of_chains(expressions);
-    let null_columns =
-        nulls::refused(&plan::output_specs(&run.plan, &read, tables)?, &plan::chain_schema(&run.plan, &read)?);
+    let null_columns = nulls::refused(
+        &forebay_plan::output_specs(&run.plan, &read, tables)?,
+        &forebay_plan::chain_schema(&run.plan, &read)?,
+    );
     let of_question = |pass: usize, question: &Question| v1::LearnedStatistic {
         output: run.plan.outputs.get(question.output()).map(|output| output.name.clone()).unwrap_or_default(),
         column: question.column.clone(),
@@ -107,10 +107,10 @@ fn outputs(run: &DryRun, null_columns: Vec<Vec<String>>) -> Result<Vec<v1::Check
 }
 
 fn packed_program(run: &DryRun) -> Result<Option<Program>, StreamError> {
-    if !plan::packs(&run.plan) {
+    if !forebay_plan::packs(&run.plan) {
         return Ok(None);
     }
-    Ok(plan::packed_output(&run.plan, &run.program, false)?.map(|(_, program)| program))
+    Ok(forebay_plan::packed_output(&run.plan, &run.program, false)?.map(|(_, program)| program))
 }
 
 /// The type of a field's values, and how many a row has.

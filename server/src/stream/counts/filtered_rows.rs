@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use forebay_plan::Sample;
 use forebay_runtime::state::{parts_digest, short_digest};
 
 use crate::{
     catalog::Snapshot,
-    plan::Sample,
     stream::{
         environment::Environment,
         error::StreamError,

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use forebay_plan::Sample;
 use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
@@ -12,7 +13,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    plan::Sample,
     stream::{
         error::StreamError,
         rows::{drive::RowSink, pass::each, prefilter::NextRows},

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_plan::PackedOutput;
 use forebay_runtime::metrics::StageTimes;
 use futures::TryStreamExt;
 
@@ -9,14 +10,10 @@ use super::{
     filtered_rows::{COUNTED_AT_ONCE, FilteredRows},
     passing::RowCounts,
 };
-use crate::{
-    plan::PackedOutput,
-    stream::{
-        error::StreamError,
-        rows::{
-            documents::Documents, drive::RowSink, pass::each, prefilter::NextRows, pruning, scan::RowScan,
-            selection::Rows,
-        },
+use crate::stream::{
+    error::StreamError,
+    rows::{
+        documents::Documents, drive::RowSink, pass::each, prefilter::NextRows, pruning, scan::RowScan, selection::Rows,
     },
 };
 

@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_plan::{PlanError, Tables};
 use forebay_proto::v1;
 use forebay_runtime::state::short_digest;
 
 use crate::{
     catalog::Snapshot,
-    plan::{self, PlanError, Tables},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -45,7 +45,7 @@ impl DescribedColumns {
             let indices = if request.columns.is_empty() {
                 first_of_each_name(schema)
             } else {
-                plan::indices(&request.columns, schema, "columns")?
+                forebay_plan::indices(&request.columns, schema, "columns")?
             };
             if indices.len() > COLUMNS_MAX {
                 let reason = format!("{} columns, the limit is {COLUMNS_MAX}: name those to describe", indices.len());

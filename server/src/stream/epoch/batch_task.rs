@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use forebay_plan::Limits;
 use forebay_proto::v1;
 use forebay_runtime::{
     budget::{Budget, BudgetError, Reservation, Revocable},
@@ -30,12 +31,9 @@ use forebay_runtime::{
 use futures::{FutureExt, Stream};
 use tokio::sync::{Notify, mpsc};
 
-use crate::{
-    plan::Limits,
-    stream::{
-        ahead::{BATCHES_AHEAD, Batch, BatchSender},
-        error::StreamError,
-    },
+use crate::stream::{
+    ahead::{BATCHES_AHEAD, Batch, BatchSender},
+    error::StreamError,
 };
 
 /// Time for which a stream that continues waits for memory that others have taken.

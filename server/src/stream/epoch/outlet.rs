@@ -4,15 +4,13 @@ use std::{mem, time::Instant};
 
 use arrow::array::RecordBatch;
 use forebay_order::Share;
+use forebay_plan::Request;
 use forebay_proto::v1;
 use forebay_runtime::metrics::{Stage, StageTimes};
 
-use crate::{
-    plan::Request,
-    stream::{
-        ahead::{Batch, BatchSender},
-        error::StreamError,
-    },
+use crate::stream::{
+    ahead::{Batch, BatchSender},
+    error::StreamError,
 };
 
 /// Numbers the batches of a rank and sends them.

@@ -6,22 +6,20 @@ use std::{sync::Arc, time::Instant};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use forebay_kernels::Packer;
+use forebay_plan::{PackedOutput, ROW_ID};
 use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
 };
 
 use super::run::RunRows;
-use crate::{
-    plan::{PackedOutput, ROW_ID},
-    stream::{
-        error::StreamError,
-        rows::{
-            documents::Documents,
-            drive::{Next, RowSource},
-            passing::Passing,
-            reader::RowReader,
-        },
+use crate::stream::{
+    error::StreamError,
+    rows::{
+        documents::Documents,
+        drive::{Next, RowSource},
+        passing::Passing,
+        reader::RowReader,
     },
 };
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
+use forebay_plan::PackedOutput;
 use forebay_runtime::metrics::{Stage, StageTimes};
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
 };
 use crate::{
     cache::CachedChunks,
-    plan::PackedOutput,
     scan::ALL_ROWS,
     stream::{
         environment::Environment,

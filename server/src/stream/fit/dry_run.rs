@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use forebay_kernels::{Prefix, Program};
+use forebay_plan::{Answer, PlanError, Question, Statistic, Tables};
 use forebay_proto::v1;
 use forebay_runtime::error::near_names;
 
-use crate::{
-    plan::{self, Answer, PlanError, Question, Statistic, Tables},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// What a fit would do.
 #[derive(Debug)]
@@ -27,15 +25,15 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
     let mut plan = plan.clone();
     let mut passes = Vec::new();
     // Check shape and names first: their errors name the field.
-    match plan::output_specs(&plan, schema, tables) {
+    match forebay_plan::output_specs(&plan, schema, tables) {
         Err(PlanError::NotFitted { .. }) | Ok(_) => {}
         Err(other) => return Err(other.into()),
     }
-    let read = plan::chain_schema(&plan, schema)?;
+    let read = forebay_plan::chain_schema(&plan, schema)?;
     loop {
-        let questions = plan::questions(&plan, tables)?;
+        let questions = forebay_plan::questions(&plan, tables)?;
         if questions.is_empty() {
-            let program = Arc::new(plan::compile(&plan, schema, false, tables)?);
+            let program = Arc::new(forebay_plan::compile(&plan, schema, false, tables)?);
             return Ok(DryRun { plan, program, passes });
         }
         for question in &questions {
@@ -55,7 +53,7 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
                     Answer::Means(v1::VocabValues::default(), vec![0.0; *folds as usize + 1])
                 }
             };
-            plan::learn(&mut plan, question, answer);
+            forebay_plan::learn(&mut plan, question, answer);
         }
         passes.push(questions);
     }

@@ -5,6 +5,7 @@
 use std::{error::Error, fmt};
 
 use arrow::array::RecordBatch;
+use forebay_plan::{Answer, PlanError, Question, Sample};
 use forebay_proto::{JSON_BYTES_MAX, v1};
 use futures::{TryStreamExt, future::BoxFuture, stream::BoxStream};
 use prost::Message;
@@ -13,7 +14,6 @@ use super::{layout::Layout, pass::QUESTIONS_A_PASS_MAX};
 use crate::{
     catalog::{SentSnapshot, Snapshot},
     engine::Engine,
-    plan::{self, Answer, PlanError, Question, Sample},
     stream::{error::StreamError, flights::Progress, rows::expressions::Expressions},
 };
 
@@ -73,10 +73,10 @@ pub(super) fn check(plan: &v1::Plan) -> Result<(), StreamError> {
     let reason = |what: &str| {
         format!("a fit on a cluster has no {what}: prepare the column with SQL, or fit with --engine embedded")
     };
-    if let Some((path, _)) = plan::lookups(plan)?.into_iter().next() {
+    if let Some((path, _)) = forebay_plan::lookups(plan)?.into_iter().next() {
         return Err(PlanError::field(path, reason("tables of other datasets")).into());
     }
-    if let Some((_, path)) = plan::udf_calls(plan)?.into_iter().next() {
+    if let Some((_, path)) = forebay_plan::udf_calls(plan)?.into_iter().next() {
         return Err(PlanError::field(path, reason("Python functions")).into());
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(super) async fn answers(
     questions: &[Question],
     progress: &mut Progress,
 ) -> Result<Vec<Answer>, StreamError> {
-    let layout = Layout::new(&plan::chain_schema(plan, &expressions.chain_schema)?, questions)?;
+    let layout = Layout::new(&forebay_plan::chain_schema(plan, &expressions.chain_schema)?, questions)?;
     let shape = layout.shape();
     let message = PassMessage {
         version: VERSION.to_owned(),

@@ -7,7 +7,6 @@ use forebay_runtime::state::{Kind, short_digest};
 use super::{learning::PinnedFit, result::result_of};
 use crate::{
     catalog::Snapshot,
-    plan,
     stream::{counts::store, environment::Environment},
 };
 
@@ -20,8 +19,8 @@ const LEARNING_VERSION: u8 = 3;
 /// What the result of a fit depends on, as an id of the state directory: the snapshot, the canonical plan, which names
 /// the filter and the snapshots of its tables, and the sample.
 pub(super) fn key(fit: &PinnedFit) -> String {
-    let plan_id = plan::plan_id(&fit.plan);
-    let sample = fit.sample.map(plan::Sample::key);
+    let plan_id = forebay_plan::plan_id(&fit.plan);
+    let sample = fit.sample.map(forebay_plan::Sample::key);
     let of_fit =
         short_digest(&[&[LEARNING_VERSION], plan_id.as_bytes(), sample.as_ref().map_or(&[], <[u8; 16]>::as_slice)]);
     format!("{}-{of_fit}", fit.snapshot.state())

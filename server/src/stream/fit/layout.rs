@@ -6,6 +6,7 @@ use arrow::{
     datatypes::{DataType, Schema},
 };
 use forebay_kernels::Prefix;
+use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::JSON_BYTES_MAX;
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
 };
 use crate::{
     engine::{Keep, Merged, PartialShape, distribution_schema, summary_schema},
-    plan::{Answer, Question, Statistic},
     stream::error::StreamError,
 };
 

@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
+use forebay_plan::{Answer, Question, Sample, Tables};
 use forebay_proto::v1;
 use forebay_runtime::{log::PARTS, metrics::StageTimes, state::Kind};
 use tracing::Instrument;
@@ -17,7 +18,6 @@ use super::{
 use crate::{
     catalog::Snapshot,
     engine::QUEUE_BATCHES_MAX,
-    plan::{self, Answer, Question, Sample, Tables},
     stream::{
         environment::Environment,
         error::StreamError,
@@ -74,9 +74,9 @@ pub(super) async fn learn(
         elsewhere::check(&fit.plan)?;
     }
     let CheckedPlan { mut plan, before, tables, expressions, read } = check(environment, fit).await?;
-    progress.expect_passes(plan::pass_count(&plan)? as u64);
+    progress.expect_passes(forebay_plan::pass_count(&plan)? as u64);
     loop {
-        let mut questions = plan::questions(&plan, &tables)?;
+        let mut questions = forebay_plan::questions(&plan, &tables)?;
         if questions.is_empty() {
             break;
         }
@@ -90,7 +90,7 @@ pub(super) async fn learn(
             answers(environment, rows, &plan, &questions, &mut progress).await?
         };
         for (question, answer) in questions.iter().zip(answers) {
-            plan::learn(&mut plan, question, answer);
+            forebay_plan::learn(&mut plan, question, answer);
         }
     }
     let passes = progress.passes_begun();
@@ -114,7 +114,7 @@ async fn answers(
     questions: &[Question],
     progress: &mut Progress,
 ) -> Result<Vec<Answer>, StreamError> {
-    let schema = plan::chain_schema(plan, &expressions.chain_schema)?;
+    let schema = forebay_plan::chain_schema(plan, &expressions.chain_schema)?;
     let pass = Pass::new(&environment.engine, &schema, questions)?;
     let columns = pass.layout().columns().map(str::to_owned).collect();
     let groups = 0..snapshot.row_groups().len();
@@ -132,7 +132,7 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
     let checked = environment.cpu.run(move || {
         let fitted = FittedColumns::of(&plan);
         let before = plan;
-        let plan = plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
+        let plan = forebay_plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
         let checked = || {
             let source = RowsOf::Snapshot { sample };
             let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
@@ -161,10 +161,10 @@ async fn store(
     let compiled = environment.cpu.run(move || {
         let CheckedPlan { mut plan, before, tables, expressions, read } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
-        plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
-        plan::write_fitted_rows(&mut plan, &before, &digest, expressions.sample);
+        forebay_plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
+        forebay_plan::write_fitted_rows(&mut plan, &before, &digest, expressions.sample);
         let (encoded, types) = (PlanStore::encode(&plan)?, FittedTypes::of(&read));
-        Ok::<_, StreamError>((plan::plan_id(&plan), plan, encoded, types))
+        Ok::<_, StreamError>((forebay_plan::plan_id(&plan), plan, encoded, types))
     });
     let (plan_id, plan, encoded, types) = compiled.await??;
     environment.plans.store(Kind::Plan, &plan_id, encoded, types).await?;

@@ -17,6 +17,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use forebay_plan::Sample;
 use forebay_proto::v1;
 use forebay_runtime::metrics::{self, Cache, FitGuard};
 use tokio::sync::Semaphore;
@@ -32,10 +33,7 @@ use super::{
         narrowing::{WantedFiles, file_filter, with_files},
     },
 };
-use crate::{
-    catalog::Snapshot,
-    plan::{self, Sample},
-};
+use crate::catalog::Snapshot;
 pub use elsewhere::{PartialStream, PassRunner, RemotePass, RunnerError};
 use learning::{PinnedFit, learn};
 use result::result_of;
@@ -105,7 +103,7 @@ impl Fits {
 
     async fn fit(&self, spec: FitSpec, sender: &AheadSender<v1::FitUpdate>) -> Result<v1::FitResult, StreamError> {
         let dataset = self.environment.catalog.dataset(&spec.dataset)?;
-        plan::check_shape(&spec.plan)?;
+        forebay_plan::check_shape(&spec.plan)?;
         let filter = if spec.sample.is_some() { None } else { file_filter(&spec.plan) };
         let wanted = WantedFiles { filter, required: None, numbers_rows: false };
         with_files(&self.environment, &dataset, wanted, |snapshot| self.fit_on(snapshot, &spec, sender)).await
@@ -122,7 +120,7 @@ impl Fits {
         if snapshot.row_count() == 0 {
             return Err(StreamError::NoRows { dataset: dataset.clone(), files: snapshot.files().len() });
         }
-        let mut plan = plan::canonical(&sent);
+        let mut plan = forebay_plan::canonical(&sent);
         pin_tables(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
         pin_functions(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
         let fit = PinnedFit { snapshot, plan, sample, sent };

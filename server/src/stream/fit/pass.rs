@@ -2,13 +2,13 @@
 
 use arrow::datatypes::Schema;
 use forebay_kernels::Op;
+use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
 use super::layout::{Layout, PassValues};
 use crate::{
     engine::{Distribution, Engine, EngineError, Job, Merged, Summary, TargetSums, ValueCounts},
-    plan::{Answer, Question, Statistic},
     stream::error::StreamError,
 };
 

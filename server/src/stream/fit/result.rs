@@ -2,13 +2,11 @@
 
 use forebay_proto::v1;
 
-use crate::plan;
-
 /// The version of a fit's result in its file form.
 const FIT_VERSION: u32 = 1;
 
 /// The result of a fit that learned this plan.
 pub(super) fn result_of(plan_id: String, plan: v1::Plan) -> v1::FitResult {
-    let warnings = plan::warnings(&plan);
+    let warnings = forebay_plan::warnings(&plan);
     v1::FitResult { version: FIT_VERSION, plan_id, plan: Some(plan), warnings, cached: None }
 }

@@ -5,9 +5,10 @@ use arrow::{
     datatypes::UInt64Type,
 };
 use forebay_kernels::hash64_integer;
+use forebay_plan::ROW_ID;
 
 use super::inputs::numbers;
-use crate::{engine::target_rows, plan::ROW_ID, stream::error::StreamError};
+use crate::{engine::target_rows, stream::error::StreamError};
 
 /// A label and the folds of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::Schema};
+use forebay_plan::{PlanError, Question, Tables};
 use forebay_runtime::{metrics::StageTimes, state::short_digest};
 use prost::Message;
 
@@ -16,7 +17,6 @@ use super::{
 use crate::{
     catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
     engine::PartialRows,
-    plan::{self, PlanError, Question, Tables},
     scan::ScanError,
     stream::{
         ahead::{Ahead, AheadSender},
@@ -133,8 +133,8 @@ impl FitWorker {
             let tables = Tables::default();
             let source = RowsOf::Snapshot { sample };
             let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
-            let schema = plan::chain_schema(&plan, &expressions.chain_schema)?;
-            let mut questions = plan::questions(&plan, &tables)?;
+            let schema = forebay_plan::chain_schema(&plan, &expressions.chain_schema)?;
+            let mut questions = forebay_plan::questions(&plan, &tables)?;
             questions.truncate(count);
             Ok::<_, StreamError>((expressions, schema, questions))
         });

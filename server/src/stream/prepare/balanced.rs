@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use forebay_kernels::KernelError;
 use forebay_order::balance::{ClassDraws, RunDraws, shares};
+use forebay_plan::{Balance, PlanError};
 use forebay_runtime::budget::{Budget, Reservation};
 
-use crate::{
-    plan::{Balance, PlanError},
-    stream::{
-        counts::groups::table::GroupTable,
-        error::StreamError,
-        rows::{group::GroupColumn, passing::Passing},
-    },
+use crate::stream::{
+    counts::groups::table::GroupTable,
+    error::StreamError,
+    rows::{group::GroupColumn, passing::Passing},
 };
 
 /// The classes of an epoch.

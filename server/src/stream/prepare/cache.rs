@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use forebay_plan::{Source, Tables};
 use forebay_proto::v1;
 use forebay_runtime::{
     budget::Budget,
@@ -15,9 +16,8 @@ use forebay_runtime::{
 };
 
 use super::{functions::with_functions, lookup::with_tables};
-use crate::{
-    plan::{self, Source, Tables},
-    stream::{environment::Environment, error::StreamError, plan_store::CanonicalPlan, rows::functions::PlanFunctions},
+use crate::stream::{
+    environment::Environment, error::StreamError, plan_store::CanonicalPlan, rows::functions::PlanFunctions,
 };
 
 /// Compiled plans that a cache keeps.
@@ -132,7 +132,7 @@ where
             (sent_id.clone(), plan)
         } else {
             // Digesting a large plan is work, and only pinned tables and functions change it.
-            environment.cpu.run(move || (plan::plan_id(&plan), plan)).await?
+            environment.cpu.run(move || (forebay_plan::plan_id(&plan), plan)).await?
         };
         let key = compiler.key(&plan_id);
         if let Some(known) = self.current::<C>(environment, &key).await {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use forebay_kernels::Program;
+use forebay_plan::{Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows};
 use forebay_proto::v1;
 use forebay_runtime::state::Kind;
 use prost::Message as _;
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    plan::{self, Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows},
     scan::Projection,
     stream::{
         counts::series::SeriesColumns,
@@ -122,8 +122,8 @@ impl Compiled {
         let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
         let source = RowsOf::Snapshot { sample };
-        let computed = plan::of_snapshot(&plan, snapshot.digest(), sample);
-        if plan::is_of_other_rows(&plan, snapshot.digest()) {
+        let computed = forebay_plan::of_snapshot(&plan, snapshot.digest(), sample);
+        if forebay_plan::is_of_other_rows(&plan, snapshot.digest()) {
             tracing::warn!(
                 dataset = snapshot.dataset(),
                 plan_id,
@@ -134,8 +134,8 @@ impl Compiled {
         }
         let expressions = Arc::new(Expressions::compile(&computed, &stored, (&tables, &functions), source)?);
         fitted.check_units(&expressions.schema)?;
-        let of_rows = with_row_ids && !plan::packs(&plan);
-        let of_rows = Arc::new(plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
+        let of_rows = with_row_ids && !forebay_plan::packs(&plan);
+        let of_rows = Arc::new(forebay_plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
         let series = windows.as_deref().map(|windows| {
             let columns = SeriesColumns::check(windows, &expressions.schema, &stored, || computed_columns(&plan))?;
             Ok::<_, PlanError>((windows, Arc::new(columns)))
@@ -252,8 +252,8 @@ fn made(
         let (outputs, program) = windows.outputs(computed, of_rows, &expressions.chain_schema, tables)?;
         return Ok((Made::Windows(Arc::new(outputs), columns), Arc::new(program)));
     }
-    plan::check_no_parts(computed)?;
-    Ok(match plan::packed_output(computed, of_rows, with_row_ids)? {
+    forebay_plan::check_no_parts(computed)?;
+    Ok(match forebay_plan::packed_output(computed, of_rows, with_row_ids)? {
         Some((packed, program)) => (Made::Sequences(Arc::new(packed)), Arc::new(program)),
         None => (Made::Rows, Arc::clone(of_rows)),
     })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_order::{Epoch, mixing};
+use forebay_plan::{PackedOutput, Request};
 use forebay_proto::v1;
 use prost::Message as _;
 
@@ -14,7 +15,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    plan::{PackedOutput, Request},
     stream::{
         environment::Environment,
         rows::{function_column::Drawing, scan::RowScan},

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use forebay_kernels::{ImageDecoder, ImageProblem, Tokenizer, TokenizerError};
+use forebay_plan::{PlanError, TokenizeCall};
 use forebay_proto::v1;
 
 use crate::{
     images::ImagePool,
-    plan::{self, PlanError, TokenizeCall},
     stream::{environment::Environment, error::StreamError, rows::functions::PlanFunctions},
     tokenizers::{NamedTokenizer, TokenColumn, TokensError, check_patterns},
     udf::UdfError,
@@ -28,7 +28,7 @@ pub(crate) async fn pin_functions(
     plan: &mut v1::Plan,
 ) -> Result<PlanFunctions, StreamError> {
     let mut functions = PlanFunctions::default();
-    for (call, path) in plan::udf_calls(plan)? {
+    for (call, path) in forebay_plan::udf_calls(plan)? {
         let function = if let Some(known) = functions.functions.get(&call.name) {
             Arc::clone(known)
         } else {
@@ -43,7 +43,7 @@ pub(crate) async fn pin_functions(
         functions.functions.insert(call.name, function);
     }
     if !functions.is_empty() {
-        plan::pin_udfs(plan, |name| functions.functions.get(name).map(|function| function.digest()));
+        forebay_plan::pin_udfs(plan, |name| functions.functions.get(name).map(|function| function.digest()));
     }
     functions.tokens = pin_tokenizers(environment, plan).await?;
     functions.images = image_pool(environment, plan)?;
@@ -56,7 +56,7 @@ async fn pin_tokenizers(
     plan: &mut v1::Plan,
 ) -> Result<BTreeMap<String, TokenColumn>, StreamError> {
     let (mut columns, mut digests) = (BTreeMap::new(), BTreeMap::new());
-    for (call, path) in plan::tokenize_calls(plan)? {
+    for (call, path) in forebay_plan::tokenize_calls(plan)? {
         if !Tokenizer::IS_BUILT {
             return Err(PlanError::field(path, TokenizerError::NotBuilt.to_string()).into());
         }
@@ -81,7 +81,7 @@ async fn pin_tokenizers(
         let cpu = environment.cpu.clone();
         columns.insert(name, TokenColumn { column, encoder: Arc::new(encoder), fill, cpu });
     }
-    plan::pin_tokenizers(plan, |name| digests.get(name).map(String::as_str));
+    forebay_plan::pin_tokenizers(plan, |name| digests.get(name).map(String::as_str));
     Ok(columns)
 }
 
@@ -108,7 +108,7 @@ fn of_description(error: UdfError, path: &str) -> StreamError {
 
 /// The threads that decode the images of a plan; none if it has none.
 fn image_pool(environment: &Environment, plan: &v1::Plan) -> Result<Option<ImagePool>, PlanError> {
-    let calls = plan::decode_image_calls(plan)?;
+    let calls = forebay_plan::decode_image_calls(plan)?;
     let Some((_, path)) = calls.first() else { return Ok(None) };
     if !ImageDecoder::IS_BUILT {
         return Err(PlanError::field(path, ImageProblem::NotBuilt.to_string()));

@@ -10,12 +10,12 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use forebay_kernels::{LookupTable, Prefix, TableKeys, TableTimes};
+use forebay_plan::{Lookup, PlanError, Tables};
 use forebay_proto::v1;
 use forebay_runtime::{error::near_names, metrics::StageTimes};
 
 use super::table_columns::CountedColumn;
 use crate::{
-    plan::{self, Lookup, PlanError, Tables},
     scan::Projection,
     stream::{
         environment::Environment,
@@ -40,7 +40,7 @@ pub(crate) async fn with_tables(
 ) -> Result<(v1::Plan, Tables), StreamError> {
     let mut tables = Tables::default();
     pin_tables(environment, &mut plan).await?;
-    for (path, lookup) in plan::lookups(&plan)? {
+    for (path, lookup) in forebay_plan::lookups(&plan)? {
         // A dataset that the operator removed has no columns, not even in memory.
         environment.catalog.dataset(&lookup.table)?;
         let values = shared_values(environment, &path, &lookup).await?;
@@ -126,7 +126,7 @@ async fn shared_values(
 /// Pins every table that the plan leaves open to its dataset's current snapshot.
 pub(crate) async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -> Result<(), StreamError> {
     let mut pinned = HashMap::new();
-    for (path, lookup) in plan::lookups(plan)? {
+    for (path, lookup) in forebay_plan::lookups(plan)? {
         if lookup.snapshot.is_empty() && !pinned.contains_key(&lookup.table) {
             let dataset = environment.catalog.dataset(&lookup.table);
             let dataset = dataset.map_err(|error| PlanError::field(format!("{path}.table"), error.to_string()))?;
@@ -135,7 +135,7 @@ pub(crate) async fn pin_tables(environment: &Environment, plan: &mut v1::Plan) -
         }
     }
     if !pinned.is_empty() {
-        plan::pin(plan, |table| pinned.get(table));
+        forebay_plan::pin(plan, |table| pinned.get(table));
     }
     Ok(())
 }

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use forebay_order::{Epoch, MixedRows, Mixture, Strides};
+use forebay_plan::{MixtureFields, PlanError, Request, SourcePattern};
 use forebay_proto::v1;
 use forebay_runtime::state::short_digest;
 
 use super::{compiled::Compiled, dataset::PreparedDataset, ordered::Ordered};
-use crate::{
-    plan::{MixtureFields, PlanError, Request, SourcePattern},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// One epoch of a mixture under a plan.
 #[derive(Debug)]

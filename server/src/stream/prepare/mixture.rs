@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use forebay_plan::{MixtureFields, PlanError, SourcePattern};
+
 use super::{mixed::PreparedMixture, ordered::Ordered};
-use crate::{
-    plan::{MixtureFields, PlanError, SourcePattern},
-    stream::{counts::recent::Recent, environment::Environment, error::StreamError},
-};
+use crate::stream::{counts::recent::Recent, environment::Environment, error::StreamError};
 
 /// Patterns that are kept: those of the epochs that run. Each takes at most 5 MB.
 const PATTERNS_MAX: usize = 4;

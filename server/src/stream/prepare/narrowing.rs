@@ -10,12 +10,12 @@
 use std::sync::Arc;
 
 use arrow::{array::BooleanArray, compute::and};
+use forebay_plan::{PlanError, Request, Source};
 use forebay_proto::v1;
 
 use crate::{
     catalog::{CatalogError, Dataset, ListedFiles, Snapshot, is_narrowed},
     expr::{ExprError, Expression},
-    plan::{self, PlanError, Request, Source},
     stream::{counts::recent::Recent, environment::Environment, error::StreamError},
 };
 
@@ -68,7 +68,7 @@ impl FileFilters {
 /// The filter of a plan; none if it has none, or if the plan reads the numbers of rows.
 pub(crate) fn file_filter(plan: &v1::Plan) -> FileFilter {
     let text = plan.filter.trim();
-    (!text.is_empty() && !plan::reads_row_ids(plan)).then(|| text.into())
+    (!text.is_empty() && !forebay_plan::reads_row_ids(plan)).then(|| text.into())
 }
 
 /// Runs work on the snapshot of the files that a filter keeps, of the current files or with a required digest. If these

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use forebay_kernels::Program;
 use forebay_order::{Epoch, Share};
+use forebay_plan::Request;
 use forebay_proto::v1;
 
 use super::compiled::Compiled;
-use crate::{plan::Request, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// An order of rows, in batches.
 pub(crate) trait Ordered {

@@ -4,10 +4,10 @@ use std::{slice, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use forebay_order::Epoch;
+use forebay_plan::Request;
 use forebay_proto::v1;
 
 use super::{dataset::PreparedDataset, mixed::PreparedMixture, ordered::Ordered};
-use crate::plan::Request;
 
 /// One epoch under a plan, ready for any rank to read.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_plan::{Grouping, MixtureFields, PlanError, Request};
 use forebay_proto::v1;
 use forebay_runtime::{log::PARTS, metrics::Cache};
 use serde_json::Value;
@@ -21,7 +22,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    plan::{Grouping, MixtureFields, PlanError, Request},
     stream::{
         counts::{
             filtered_rows::FilteredRows,

@@ -10,9 +10,8 @@ use std::{
 
 use arrow::array::ArrayRef;
 use forebay_kernels::{TableKeys, TableTimes};
+use forebay_plan::Lookup;
 use forebay_runtime::budget::Reservation;
-
-use crate::plan::Lookup;
 
 /// The keys, times and columns that plans look up, by what they are of.
 #[derive(Debug, Default)]

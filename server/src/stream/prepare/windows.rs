@@ -3,12 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use forebay_order::series::{SeriesWindows, WindowRows, WindowShape};
+use forebay_plan::WindowedOutputs;
 use forebay_runtime::budget::{Budget, Reservation};
 
-use crate::{
-    plan::WindowedOutputs,
-    stream::{counts::series::Series, error::StreamError},
-};
+use crate::stream::{counts::series::Series, error::StreamError};
 
 /// The windows over the series of a snapshot. A window belongs to the row group of its last past row.
 #[derive(Debug)]

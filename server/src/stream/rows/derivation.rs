@@ -8,6 +8,7 @@ use arrow::{
     compute::{and, filter_record_batch},
     datatypes::{Schema, SchemaRef},
 };
+use forebay_plan::{ROW_ID, Sample, stored_columns};
 use forebay_runtime::budget::{Budget, Reservation};
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     expr::{Expression, Filter},
-    plan::{ROW_ID, Sample, stored_columns},
     stream::error::StreamError,
 };
 

@@ -4,9 +4,10 @@ use std::{mem, sync::Arc};
 
 use arrow::array::ArrayRef;
 use forebay_kernels::{BatchBuilder, KernelError, Workspace};
+use forebay_plan::PackedOutput;
 
 use super::passing::Passing;
-use crate::{plan::PackedOutput, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// Computes documents, chunk by chunk.
 pub(crate) struct Documents {

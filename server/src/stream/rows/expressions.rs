@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use forebay_plan::{PlanError, ROW_ID, Sample, Tables, join_path};
 use forebay_proto::v1;
 use prost::Message as _;
 
 use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
-use crate::{
-    expr::Expression,
-    plan::{self, PlanError, ROW_ID, Sample, Tables, join_path},
-    stream::error::StreamError,
-};
+use crate::{expr::Expression, stream::error::StreamError};
 
 /// A plan's filter and derived columns, checked against the schema of its rows.
 #[derive(Debug)]
@@ -86,7 +83,7 @@ impl Expressions {
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
-        for (name, text) in plan::fitted_columns(plan) {
+        for (name, text) in forebay_plan::fitted_columns(plan) {
             let expression = Expression::compile(&text, &with_row_id(fields.clone()));
             let path = || "target_mean.rows.filter".to_owned();
             let expression = expression.map_err(|source| StreamError::Expression { path: path(), source })?;

@@ -1,9 +1,8 @@
 //! The names of the columns that calls read and compute, checked against the columns of a plan's rows.
 
 use arrow::datatypes::{Field, Schema};
+use forebay_plan::PlanError;
 use forebay_runtime::error::near_names;
-
-use crate::plan::PlanError;
 
 /// Rejects a result with the name of a column of the dataset.
 pub(crate) fn check_name(name: &str, schema: &Schema, path: &str) -> Result<(), PlanError> {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
 use forebay_kernels::{TextEncoder, is_text};
+use forebay_plan::{PlanError, UdfCall};
 use forebay_proto::v1;
 
 use super::{
@@ -12,13 +13,7 @@ use super::{
     function_names::{argument_field, check_name},
     image_columns,
 };
-use crate::{
-    images::ImagePool,
-    plan::{self, PlanError, UdfCall},
-    stream::error::StreamError,
-    tokenizers::TokenColumn,
-    udf::Function,
-};
+use crate::{images::ImagePool, stream::error::StreamError, tokenizers::TokenColumn, udf::Function};
 
 /// The functions of a plan by name, and the columns of its tokenizers by the name of the column.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +35,7 @@ impl PlanFunctions {
     /// Checks the calls of a plan against the columns that they may read.
     pub(crate) fn columns(&self, plan: &v1::Plan, schema: &Schema) -> Result<Vec<FunctionColumn>, StreamError> {
         let mut columns: Vec<FunctionColumn> = Vec::new();
-        for (call, path) in plan::udf_calls(plan)? {
+        for (call, path) in forebay_plan::udf_calls(plan)? {
             let name = call.column();
             // The same call with and without a digest is one call.
             if columns.iter().any(|known| *known.field.name() == name) {
@@ -56,7 +51,7 @@ impl PlanFunctions {
             let computation = Computation::Function(Arc::clone(function));
             columns.push(FunctionColumn { field, arguments: call.arguments, computation });
         }
-        for (call, path) in plan::tokenize_calls(plan)? {
+        for (call, path) in forebay_plan::tokenize_calls(plan)? {
             let name = call.column();
             if columns.iter().any(|known| *known.field.name() == name) {
                 continue;

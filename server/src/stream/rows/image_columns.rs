@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 use forebay_kernels::{ImageBytes, ImageDecoder};
+use forebay_plan::{DecodeImageCall, PlanError};
 use forebay_proto::v1::{self, decode_image};
 
 use super::{
     function_column::{Computation, FunctionColumn},
     function_names::{argument_field, check_name},
 };
-use crate::{
-    images::{ImageColumn, ImagePart, ImagePool, OnError, Turning},
-    plan::{self, DecodeImageCall, PlanError},
-};
+use crate::images::{ImageColumn, ImagePart, ImagePool, OnError, Turning};
 
 /// Adds the columns of images, which are checked against the columns that they may read.
 pub(crate) fn add_columns(
@@ -22,7 +20,7 @@ pub(crate) fn add_columns(
     schema: &Schema,
     columns: &mut Vec<FunctionColumn>,
 ) -> Result<(), PlanError> {
-    for (call, path) in plan::decode_image_calls(plan)? {
+    for (call, path) in forebay_plan::decode_image_calls(plan)? {
         let pool = pool.ok_or_else(|| PlanError::field(&path, "the threads that decode images were not found"))?;
         let images = image_field(&call.column, schema, &path)?;
         let arguments = [std::slice::from_ref(&call.column), &call.op.turned_like].concat();

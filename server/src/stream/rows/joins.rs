@@ -8,13 +8,11 @@ use arrow::{
     datatypes::{Field, FieldRef, Schema},
 };
 use forebay_kernels::{AsOf, CompileError, KernelError, LookupTable, Op, Prefix, TableTimes};
+use forebay_plan::{PlanError, ROW_ID, Tables};
 use forebay_proto::v1;
 use forebay_runtime::error::near_names;
 
-use crate::{
-    plan::{PlanError, ROW_ID, Tables},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// A join, checked against the schema of its rows.
 #[derive(Debug)]

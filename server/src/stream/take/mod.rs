@@ -9,6 +9,7 @@ use std::{mem, sync::Arc, time::Instant};
 
 use arrow::datatypes::SchemaRef;
 use forebay_order::{Piece, Sequence};
+use forebay_plan::{PlanError, Take, TakeBy};
 use forebay_proto::v1;
 use forebay_runtime::metrics::{Stage, StageTimes};
 
@@ -27,10 +28,7 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::{
-    catalog::is_narrowed,
-    plan::{PlanError, Take, TakeBy},
-};
+use crate::catalog::is_narrowed;
 use read::BatchReader;
 use targets::Targets;
 

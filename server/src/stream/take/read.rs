@@ -5,12 +5,12 @@ use std::{mem, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, compute::take_record_batch};
 use forebay_kernels::compact;
+use forebay_plan::{PlanError, TakeBy};
 use forebay_runtime::metrics::{Stage, StageTimes};
 use futures::StreamExt;
 
 use super::targets::{Dropped, GroupTargets, Targets};
 use crate::{
-    plan::{PlanError, TakeBy},
     scan::ALL_ROWS,
     stream::{
         ahead::fetched_ahead,

@@ -7,8 +7,7 @@ use arrow::{
     buffer::BooleanBuffer,
 };
 use forebay_order::Sequence;
-
-use crate::plan::TakeBy;
+use forebay_plan::TakeBy;
 
 /// The rows of one batch.
 #[derive(Debug)]

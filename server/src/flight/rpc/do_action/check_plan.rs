@@ -1,14 +1,12 @@
 //! `check_plan`: what a plan gives on a dataset, without reading its rows.
 
 use bytes::Bytes;
+use forebay_plan::PlanError;
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
 use super::results::{ActionResults, check_sources, one};
-use crate::{
-    flight::{context::CallContext, status},
-    plan::PlanError,
-};
+use crate::flight::{context::CallContext, status};
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::CheckPlanRequest, Encoding) = context.decode(body).await?;

@@ -1,13 +1,13 @@
 //! `fit`: learns a plan's parameters, with progress.
 
 use bytes::Bytes;
+use forebay_plan::{PlanError, Sample};
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
 use super::results::{ActionResults, check_sources, updates};
 use crate::{
     flight::{context::CallContext, status},
-    plan::{PlanError, Sample},
     stream::FitSpec,
 };
 

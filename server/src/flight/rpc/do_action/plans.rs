@@ -1,6 +1,7 @@
 //! `plans` and `remove_plan`: the plans stored under `--state`.
 
 use bytes::Bytes;
+use forebay_plan::PlanError;
 use forebay_proto::{
     Encoding,
     v1::{self, Reason},
@@ -10,10 +11,7 @@ use futures::{StreamExt, stream};
 use tonic::Status;
 
 use super::results::{ActionResults, one};
-use crate::{
-    flight::{access::Access, context::CallContext, status},
-    plan::PlanError,
-};
+use crate::flight::{access::Access, context::CallContext, status};
 
 /// Plans of a result.
 const PLANS_A_RESULT: usize = 1000;

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forebay_plan::PlanError;
 use forebay_proto::{Encoding, v1};
 use futures::{StreamExt, stream};
 use tonic::Status;
 
 use super::results::ActionResults;
-use crate::{
-    flight::{context::CallContext, status, ticket},
-    plan::PlanError,
-};
+use crate::flight::{context::CallContext, status, ticket};
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::ReplayRequest, Encoding) = context.decode(body).await?;

@@ -1,5 +1,6 @@
 //! The results of an action.
 
+use forebay_plan::PlanError;
 use forebay_proto::{Encoding, Message, v1};
 use forebay_runtime::cpu_pool::CpuPool;
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -7,7 +8,6 @@ use tonic::Status;
 
 use crate::{
     flight::{context::CallContext, status},
-    plan::PlanError,
     stream::Ahead,
 };
 

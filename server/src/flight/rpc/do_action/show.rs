@@ -1,14 +1,12 @@
 //! `show`: a fitted plan by its id.
 
 use bytes::Bytes;
+use forebay_plan::PlanError;
 use forebay_proto::{Encoding, v1};
 use tonic::Status;
 
 use super::results::{ActionResults, one};
-use crate::{
-    flight::{context::CallContext, status},
-    plan::PlanError,
-};
+use crate::flight::{context::CallContext, status};
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::ShowRequest, Encoding) = context.decode(body).await?;

@@ -11,6 +11,7 @@ use std::future::ready;
 
 use arrow::datatypes::SchemaRef;
 use arrow_flight::Ticket;
+use forebay_plan::PlanError;
 use forebay_proto::{Encoding, v1};
 use forebay_runtime::{metrics::StreamLabels, tenant::Tenant};
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
@@ -28,7 +29,6 @@ use crate::{
         status, ticket,
         wire::{Encoder, Message},
     },
-    plan::{self, PlanError},
     stream::{BatchTask, PreparedTake, StreamError},
 };
 
@@ -93,7 +93,7 @@ async fn open_table(context: &CallContext, read: v1::TableRead) -> Result<Opened
 
 async fn open_stream(context: &CallContext, read: v1::StreamRead) -> Result<OpenedStream, StreamError> {
     let message = read.request.ok_or_else(|| PlanError::field("stream.request", "missing: a StreamRequest"))?;
-    let prepared = context.streams().prepare(plan::Request::check(&message)?).await?;
+    let prepared = context.streams().prepare(forebay_plan::Request::check(&message)?).await?;
     context.call.note(|facts| facts.set_plan_id(prepared.plan_id()));
     let request = prepared.request();
     let headers = HeaderFormat { encoding: encoding_of(read.encoding), with_stage_seconds: request.with_stage_seconds };

@@ -2,24 +2,22 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use forebay_plan::PlanError;
 use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::TryStreamExt;
 
 use super::table::{GroupTable, GroupTableBuilder};
-use crate::{
-    plan::PlanError,
-    stream::{
-        counts::{
-            filtered_rows::{COUNTED_AT_ONCE, FilteredRows},
-            store::Results,
-        },
-        error::StreamError,
-        rows::{
-            drive::RowSink,
-            group::{GroupColumn, GroupKey},
-            pass::each,
-            prefilter::NextRows,
-        },
+use crate::stream::{
+    counts::{
+        filtered_rows::{COUNTED_AT_ONCE, FilteredRows},
+        store::Results,
+    },
+    error::StreamError,
+    rows::{
+        drive::RowSink,
+        group::{GroupColumn, GroupKey},
+        pass::each,
+        prefilter::NextRows,
     },
 };
 

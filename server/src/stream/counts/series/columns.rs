@@ -1,12 +1,10 @@
 //! The columns that distinguish series and order their rows, checked against the schema of the rows.
 
 use arrow::datatypes::{DataType, Schema};
+use forebay_plan::{PlanError, Windows};
 use forebay_runtime::error::near_names;
 
-use crate::{
-    plan::{PlanError, Windows},
-    stream::describe::type_name,
-};
+use crate::stream::describe::type_name;
 
 /// The columns of the series, and what decides their values other than the snapshot.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ mod runs;
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_plan::PlanError;
 use forebay_runtime::{
     budget::{Budget, Reservation},
     state::Kind,
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    plan::PlanError,
     stream::{error::StreamError, rows::pass::each},
 };
 use columns::Edge;

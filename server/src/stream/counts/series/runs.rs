@@ -14,6 +14,7 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use forebay_kernels::KernelError;
+use forebay_plan::PlanError;
 use forebay_runtime::{
     budget::{Budget, Reservation},
     metrics::StageTimes,
@@ -21,12 +22,9 @@ use forebay_runtime::{
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{Edge, SeriesColumns, plain};
-use crate::{
-    plan::PlanError,
-    stream::{
-        error::StreamError,
-        rows::{drive::RowSink, passing::Passing, prefilter::NextRows},
-    },
+use crate::stream::{
+    error::StreamError,
+    rows::{drive::RowSink, passing::Passing, prefilter::NextRows},
 };
 
 /// Bytes of a series while its end is found: the end itself, and the hash of its values in a set.

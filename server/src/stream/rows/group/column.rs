@@ -8,6 +8,7 @@ use arrow::{
     datatypes::{DataType, Decimal256Type, Int64Type, Schema, UInt64Type},
     util::display::array_value_to_string,
 };
+use forebay_plan::{Grouping, PlanError};
 use forebay_proto::v1::{self, group_key::Key};
 use forebay_runtime::error::near_names;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     engine::{ProfileKind, comparable, used_values},
-    plan::{Grouping, PlanError},
     stream::{describe::type_name, error::StreamError},
 };
 

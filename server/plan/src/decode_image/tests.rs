@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{canonical, output_specs, plan_id};
+use crate::{canonical, output_specs, plan_id};
 
 fn plan(ops: &str) -> v1::Plan {
     let json = format!(r#"{{"outputs": [{{"name": "o", "parts": [{{"columns": ["a"], "ops": {ops}}}]}}]}}"#);
@@ -61,7 +61,7 @@ fn encoded_images_have_three_outputs() {
     assert_eq!(names, ["o_box", "o_flip"]);
     let schema = arrow::datatypes::Schema::empty();
     // The columns are added by the stream.
-    assert!(output_specs(&plan, &schema, &crate::plan::Tables::default()).is_err());
+    assert!(output_specs(&plan, &schema, &crate::Tables::default()).is_err());
 }
 
 #[test]

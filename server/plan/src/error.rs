@@ -81,12 +81,13 @@ impl From<FieldError> for PlanError {
 }
 
 impl PlanError {
-    pub(crate) fn field(path: impl Into<String>, reason: impl Into<String>) -> Self {
+    /// Returns the error that a field of a request is invalid.
+    pub fn field(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Field { path: path.into(), reason: reason.into() }
     }
 
     /// The error of a field that requests row ids where the dataset has a column of their name.
-    pub(crate) fn row_id_column(path: impl Into<String>, name: &str) -> Self {
+    pub fn row_id_column(path: impl Into<String>, name: &str) -> Self {
         let reason = format!(
             "the dataset has a column \"{name}\", which is also the name of the row's index in the dataset: rename the \
              column"
@@ -103,7 +104,7 @@ impl PlanError {
     }
 
     /// Converts an error of the chain at a path.
-    pub(crate) fn of_chain(path: &str, problem: CompileError, schema: &Schema) -> Self {
+    pub fn of_chain(path: &str, problem: CompileError, schema: &Schema) -> Self {
         if let CompileError::Op { op, number, problem, .. } = &problem
             && let OpProblem::UnknownColumn { column } = problem.as_ref()
         {

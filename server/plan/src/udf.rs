@@ -96,7 +96,7 @@ fn check(message: &v1::Udf, number: usize, path: &str) -> Result<(), PlanError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{canonical, plan_id};
+    use crate::{canonical, plan_id};
 
     fn plan(json: &str) -> v1::Plan {
         canonical(&forebay_proto::decode(json.as_bytes()).unwrap().0)

@@ -139,7 +139,7 @@ fn check(message: &v1::Tokenize, is_start: bool, path: &str) -> Result<(), PlanE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{canonical, plan_id};
+    use crate::{canonical, plan_id};
 
     fn plan(ops: &str) -> v1::Plan {
         let json = format!(r#"{{"outputs": [{{"name": "o", "parts": [{{"columns": ["a", "b"], "ops": {ops}}}]}}]}}"#);

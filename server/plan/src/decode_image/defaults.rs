@@ -11,7 +11,7 @@ pub(super) const SCALE: (f64, f64) = (0.08, 1.0);
 pub(super) const RATIO: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 
 /// Writes the columns that the images of a plan's ops are turned like, which depend on its other ops.
-pub(in crate::plan) fn write_turned_like(plan: &mut v1::Plan) {
+pub(crate) fn write_turned_like(plan: &mut v1::Plan) {
     let part = |output: &v1::Output| {
         let part = output.parts.first()?;
         let Some(OpMessage::DecodeImage(op)) = part.ops.first().and_then(|op| op.op.as_ref()) else { return None };
@@ -34,7 +34,7 @@ pub(in crate::plan) fn write_turned_like(plan: &mut v1::Plan) {
 }
 
 /// Writes the bounds of random boxes.
-pub(in crate::plan) fn write(op: &mut v1::DecodeImage) {
+pub(crate) fn write(op: &mut v1::DecodeImage) {
     if op.crop() == Crop::Random {
         op.scale_min.get_or_insert(SCALE.0);
         op.scale_max.get_or_insert(SCALE.1);
