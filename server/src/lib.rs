@@ -14,7 +14,6 @@ pub mod catalog;
 pub mod config;
 pub mod daemon;
 pub mod engine;
-pub mod expr;
 pub mod flight;
 pub mod gauges;
 pub mod images;

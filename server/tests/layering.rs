@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "proto",
     "kernels",
     "server",
@@ -25,6 +25,7 @@ const CRATES: [&str; 14] = [
     "server/lake",
     "server/pages",
     "server/plan",
+    "server/expr",
     "server/runtime",
     "server/prepare",
     "client",

@@ -3,6 +3,8 @@
 //! Pure: depends on messages and schemas, never on data, files or the content of expressions. `forebay-kernels` defines
 //! the meaning of each op; this module defines what a fit must learn, and `engine` computes it.
 
+#![forbid(unsafe_code)]
+
 mod balance;
 mod canonical;
 mod chain_start;

@@ -1,6 +1,6 @@
 //! The expressions of a query: computed as those of plans are, and not as DataFusion's simplifier rewrites them.
 //!
-//! Some of its rewrites change results, depending on whether a column may be null: see `forebay_server::expr`. So the
+//! Some of its rewrites change results, depending on whether a column may be null: see `forebay_expr`. So the
 //! sessions of this program type expressions before DataFusion does, and have no simplifier. What is left of it is the time of
 //! the query.
 
@@ -22,7 +22,7 @@ use datafusion::{
         analyzer::{resolve_grouping_function::ResolveGroupingFunction, type_coercion::TypeCoercion},
     },
 };
-use forebay_server::expr::{at_time_of_query, own_functions, typed_in_query};
+use forebay_expr::{at_time_of_query, own_functions, typed_in_query};
 
 /// The name of DataFusion's simplifier.
 const SIMPLIFIER: &str = "simplify_expressions";

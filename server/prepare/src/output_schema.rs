@@ -7,7 +7,7 @@ use arrow::{
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::error::DataFusionError;
-use forebay_server::expr::QueryError;
+use forebay_expr::QueryError;
 use forebay_written::{check_stored, exactly};
 
 use crate::error::PrepareError;

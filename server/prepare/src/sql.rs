@@ -6,7 +6,7 @@ use datafusion::{
     execution::{SessionState, context::SQLOptions},
     logical_expr::{Expr, LogicalPlan, Volatility},
 };
-use forebay_server::expr::{QueryError, parse_query, refused_in_query};
+use forebay_expr::{QueryError, parse_query, refused_in_query};
 
 use crate::{error::PrepareError, sql_position};
 

@@ -6,8 +6,8 @@ use datafusion::{
     common::{Column, Diagnostic, SchemaError},
     error::DataFusionError,
 };
+use forebay_expr::{QueryError, find_name, lower_first};
 use forebay_runtime::error::near_names;
-use forebay_server::expr::{QueryError, find_name, lower_first};
 
 use crate::error::sentence;
 

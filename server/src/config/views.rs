@@ -5,11 +5,11 @@ use super::{
     error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
+use forebay_expr::{QueryError, query_tables};
 use forebay_runtime::error::near_names;
 
 use crate::{
     catalog::ViewDefinition,
-    expr::{QueryError, query_tables},
     view::{VIEW_MEMORY_BYTES_MIN, VIEW_SQL_BYTES_MAX},
 };
 

@@ -7,7 +7,6 @@ use forebay_proto::v1::{self, Reason};
 use tonic::Status;
 
 use super::status;
-use crate::expr;
 
 /// The flag of [`RequestLimits::plan_operators_max`].
 const PLAN_OPERATORS_FLAG: &str = "--plan-operators-max";
@@ -66,13 +65,13 @@ pub(super) fn check_expressions(limits: &RequestLimits, expressions: &[(&'static
     let mut all = expressions.len();
     within("the expressions", all, "expressions", limits.plan_operators_max, PLAN_OPERATORS_FLAG)?;
     for (path, text) in expressions {
-        let operators = expr::operator_count(text);
+        let operators = forebay_expr::operator_count(text);
         // The parser of expressions enforces the limit of all servers.
-        if limits.expression_operators_max < expr::OPERATORS_MAX {
+        if limits.expression_operators_max < forebay_expr::OPERATORS_MAX {
             within(path, operators, "operators", limits.expression_operators_max, "--expression-operators-max")?;
         }
         // The parser refuses a longer one.
-        all += operators.min(expr::OPERATORS_MAX);
+        all += operators.min(forebay_expr::OPERATORS_MAX);
         within("the expressions", all, "operators or more", limits.plan_operators_max, PLAN_OPERATORS_FLAG)?;
     }
     Ok(())

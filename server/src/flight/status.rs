@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use forebay_expr::ExprError;
 use forebay_kernels::KernelError;
 use forebay_lake::LakeError;
 use forebay_plan::PlanError;
@@ -16,7 +17,6 @@ use crate::{
     auth::AccessError,
     catalog::{CatalogError, StoreError},
     engine::EngineError,
-    expr::ExprError,
     images::ImagesError,
     scan::ScanError,
     stream::StreamError,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_expr::ExprError;
 use forebay_plan::PlanError;
 use forebay_proto::v1;
 use forebay_runtime::{
@@ -11,8 +12,8 @@ use forebay_runtime::{
 };
 
 use crate::{
-    catalog::CatalogError, engine::EngineError, expr::ExprError, images::ImagesError, scan::ScanError,
-    tokenizers::TokensError, udf::UdfError,
+    catalog::CatalogError, engine::EngineError, images::ImagesError, scan::ScanError, tokenizers::TokensError,
+    udf::UdfError,
 };
 
 /// Why a stream, fit or exchange cannot start, or ends early.

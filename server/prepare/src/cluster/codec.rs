@@ -7,10 +7,8 @@ use datafusion::{
     error::DataFusionError, execution::TaskContext, logical_expr::ScalarUDF, physical_plan::ExecutionPlan,
 };
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
-use forebay_server::{
-    expr::{decode_function, encode_function},
-    stream::FitWorker,
-};
+use forebay_expr::{decode_function, encode_function};
+use forebay_server::stream::FitWorker;
 
 use super::pass::PassExec;
 

@@ -9,12 +9,12 @@ use std::{
     path::Path,
 };
 
+use forebay_expr::ExprError;
 use forebay_plan::Sample;
 use forebay_proto::v1::{self, fit_update::Update};
 use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
 use forebay_server::{
     catalog::{Catalog, Stores},
-    expr::ExprError,
     stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin},
 };
 use futures::TryStreamExt;

@@ -10,12 +10,12 @@
 use std::sync::Arc;
 
 use arrow::{array::BooleanArray, compute::and};
+use forebay_expr::{ExprError, Expression};
 use forebay_plan::{PlanError, Request, Source};
 use forebay_proto::v1;
 
 use crate::{
     catalog::{CatalogError, Dataset, ListedFiles, Snapshot, is_narrowed},
-    expr::{ExprError, Expression},
     stream::{counts::recent::Recent, environment::Environment, error::StreamError},
 };
 

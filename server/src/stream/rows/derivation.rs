@@ -8,6 +8,7 @@ use arrow::{
     compute::{and, filter_record_batch},
     datatypes::{Schema, SchemaRef},
 };
+use forebay_expr::{Expression, Filter};
 use forebay_plan::{ROW_ID, Sample, stored_columns};
 use forebay_runtime::budget::{Budget, Reservation};
 
@@ -18,10 +19,7 @@ use super::{
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},
 };
-use crate::{
-    expr::{Expression, Filter},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
 #[derive(Clone, Debug)]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use forebay_expr::Expression;
 use forebay_plan::{PlanError, ROW_ID, Sample, Tables, join_path};
 use forebay_proto::v1;
 use prost::Message as _;
 
 use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
-use crate::{expr::Expression, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// A plan's filter and derived columns, checked against the schema of its rows.
 #[derive(Debug)]

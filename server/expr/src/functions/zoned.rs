@@ -14,7 +14,7 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImp
 use super::{instant, local};
 
 /// A cast to a timestamp of this unit and zone; `is_try` if values that cannot be cast become null.
-pub(in crate::expr) fn function(unit: TimeUnit, zone: &Arc<str>, is_try: bool) -> Arc<ScalarUDF> {
+pub(crate) fn function(unit: TimeUnit, zone: &Arc<str>, is_try: bool) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Zoned { signature, unit, zone: Arc::clone(zone), is_try }))
 }

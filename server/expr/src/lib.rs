@@ -1,7 +1,9 @@
 //! SQL expressions of a plan: parsed, type-checked, evaluated on record batches, and used to prune row groups.
 //!
-//! Only this module and `engine` depend on DataFusion. It reads no files and has no access to plans: the input is a
+//! Only this crate and `forebay-engine` depend on DataFusion. It reads no files and has no access to plans: the input is a
 //! schema and a text, the output is arrays. Queries are planned elsewhere, and their expressions [typed](typed_in_query) here.
+
+#![forbid(unsafe_code)]
 
 mod aliases;
 mod align;

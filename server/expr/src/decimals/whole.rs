@@ -18,7 +18,7 @@ struct Whole {
 }
 
 /// A function that rounds decimals up or down.
-pub(in crate::expr) fn function(is_ceil: bool) -> Arc<ScalarUDF> {
+pub(crate) fn function(is_ceil: bool) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Whole { is_ceil, signature }))
 }

@@ -20,7 +20,7 @@ struct NearestFloat {
 }
 
 /// The nearest float of a type for each decimal.
-pub(in crate::expr) fn function(to: DataType) -> Arc<ScalarUDF> {
+pub(crate) fn function(to: DataType) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(NearestFloat { to, signature }))
 }

@@ -27,12 +27,12 @@ pub(super) struct Span {
 }
 
 /// The length of an interval or a duration in nanoseconds.
-pub(in crate::expr) fn function() -> Arc<ScalarUDF> {
+pub(crate) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Length { signature: Signature::any(1, Volatility::Immutable) }))
 }
 
 /// The length of a literal interval or duration in nanoseconds.
-pub(in crate::expr) fn length(value: &ScalarValue) -> Option<i128> {
+pub(crate) fn length(value: &ScalarValue) -> Option<i128> {
     if !matches!(value.data_type(), DataType::Interval(_) | DataType::Duration(_)) {
         return None;
     }

@@ -28,7 +28,7 @@ pub(super) fn resolve(local: NaiveDateTime, zone: Tz, offset: Option<FixedOffset
 }
 
 /// Nanoseconds since 1970 of a text: an instant if it has an offset or a zone, else local time of this zone.
-pub(in crate::expr) fn read(text: &str, zone: Tz) -> Option<i128> {
+pub(crate) fn read(text: &str, zone: Tz) -> Option<i128> {
     let text = text.trim();
     let Some((at_zero, at_one)) = read_at(text, "+00:00").zip(read_at(text, "+01:00")) else {
         // Perhaps a local time that its named zone does not have, or has twice.

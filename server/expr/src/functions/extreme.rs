@@ -15,7 +15,7 @@ use super::span::{self, Span};
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// `greatest`, or `least`, of intervals and durations.
-pub(in crate::expr) fn function(is_greatest: bool) -> Arc<ScalarUDF> {
+pub(crate) fn function(is_greatest: bool) -> Arc<ScalarUDF> {
     let signature = Signature::variadic_any(Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Extreme { signature, is_greatest }))
 }

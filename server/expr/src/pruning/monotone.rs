@@ -26,7 +26,7 @@ use datafusion_physical_expr::{
     expressions::{CastExpr, NegativeExpr, TryCastExpr},
 };
 
-use crate::expr::{casts::is_lossless, floats};
+use crate::{casts::is_lossless, floats};
 
 /// The filter with non-monotone expressions hidden from pruning.
 pub(super) fn only(

@@ -49,13 +49,13 @@ pub(super) fn of(expr: &Expr) -> Option<&Operation> {
 }
 
 /// The function of an operation.
-pub(in crate::expr) fn operation(op: Operator, is_unsigned: bool) -> Arc<ScalarUDF> {
+pub(crate) fn operation(op: Operator, is_unsigned: bool) -> Arc<ScalarUDF> {
     let signature = Signature::any(2, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Operation { op, is_unsigned, signature }))
 }
 
 /// The function that converts an operation's value.
-pub(in crate::expr) fn narrow(is_unsigned: bool) -> Arc<ScalarUDF> {
+pub(crate) fn narrow(is_unsigned: bool) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Narrow { is_unsigned, signature }))
 }

@@ -21,13 +21,13 @@ use super::{
 };
 
 /// A function of a moment and a span: their sum, or their difference, as this type.
-pub(in crate::expr) fn function(subtract: bool, result: DataType) -> Arc<ScalarUDF> {
+pub(crate) fn function(subtract: bool, result: DataType) -> Arc<ScalarUDF> {
     let signature = Signature::any(2, Volatility::Immutable);
     Arc::new(ScalarUDF::new_from_impl(Shift { signature, subtract, result }))
 }
 
 /// The finest unit that a literal span needs, `None` if whole days do; the unit of its type for other expressions.
-pub(in crate::expr) fn unit_of(span: Option<&ScalarValue>, data_type: &DataType) -> Option<TimeUnit> {
+pub(crate) fn unit_of(span: Option<&ScalarValue>, data_type: &DataType) -> Option<TimeUnit> {
     use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
     let Some(value) = span else {
         return Some(match data_type {

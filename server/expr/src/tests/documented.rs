@@ -13,7 +13,7 @@ use super::super::{Expression, aliases, functions};
 
 /// The page, with the pipes of code in tables as they are in an expression.
 fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/src/reference/functions.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/functions.md");
     fs::read_to_string(path).unwrap()
 }
 
