@@ -9,11 +9,9 @@
 #![recursion_limit = "256"]
 
 pub mod auth;
-pub mod cache;
 pub mod catalog;
 pub mod config;
 pub mod daemon;
-pub mod engine;
 pub mod flight;
 pub mod gauges;
 pub mod images;

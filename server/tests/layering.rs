@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 17] = [
     "proto",
     "kernels",
     "server",
@@ -26,6 +26,8 @@ const CRATES: [&str; 15] = [
     "server/pages",
     "server/plan",
     "server/expr",
+    "server/cache",
+    "server/engine",
     "server/runtime",
     "server/prepare",
     "client",

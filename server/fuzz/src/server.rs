@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use forebay_cache::RowCache;
+use forebay_engine::Engine;
 use forebay_plan::{Limits, RequestLimits};
 use forebay_runtime::{
     budget::Budget,
@@ -17,9 +19,7 @@ use forebay_runtime::{
     state::State,
 };
 use forebay_server::{
-    cache::RowCache,
     catalog::{Catalog, Location, Stores},
-    engine::Engine,
     flight::{MessageLimits, Router, Service},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,

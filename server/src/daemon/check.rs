@@ -2,13 +2,13 @@
 
 use std::{panic, path::Path, sync::Arc};
 
+use forebay_cache::DiskTier;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_settings::Values;
 use futures::{FutureExt, future::LocalBoxFuture};
 
 use super::{opening, state};
 use crate::{
-    cache::DiskTier,
     catalog::{Catalog, Dataset, Location, ViewDefinition},
     config::Flags,
     view::{ViewLimits, Views},

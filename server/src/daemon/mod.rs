@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use forebay_cache::{CacheDirError, DiskTier, RowCache};
+use forebay_engine::{Engine, EngineError};
 use forebay_plan::Limits;
 use forebay_runtime::{
     budget::Budget,
@@ -39,10 +41,8 @@ use tokio::{
 
 use crate::{
     auth::{Admission, Auth, PrincipalsFile, TicketKey, Tls, random_secret},
-    cache::{CacheDirError, DiskTier, RowCache},
     catalog::{CatalogError, LocationError},
     config::{Config, Listen},
-    engine::{Engine, EngineError},
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     gauges,
     metrics_http::MetricsListener,

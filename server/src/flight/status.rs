@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_kernels::KernelError;
 use forebay_lake::LakeError;
@@ -16,7 +17,6 @@ use tonic::{
 use crate::{
     auth::AccessError,
     catalog::{CatalogError, StoreError},
-    engine::EngineError,
     images::ImagesError,
     scan::ScanError,
     stream::StreamError,

@@ -1,13 +1,14 @@
 //! What of each error others than the caller may see. An error that is added must be added here, too.
 
+use forebay_engine::EngineError;
 use forebay_kernels::KernelError;
 use forebay_plan::PlanError;
 use forebay_runtime::{cpu_pool::CpuError, error::Disclosure};
 
 use super::error::StreamError;
 use crate::{
-    catalog::CatalogError, engine::EngineError, images::ImagesError, scan::ScanError, tokenizers::TokensError,
-    udf::UdfError, view::ViewError,
+    catalog::CatalogError, images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError,
+    view::ViewError,
 };
 
 impl StreamError {

@@ -4,13 +4,12 @@ use super::{
     device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
     prepare::table_columns::TableColumns,
 };
+use forebay_cache::RowCache;
+use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 
-use crate::{
-    cache::RowCache, catalog::Catalog, engine::Engine, images::ImagePool, scan::Sharing, tokenizers::Tokenizers,
-    udf::Udfs,
-};
+use crate::{catalog::Catalog, images::ImagePool, scan::Sharing, tokenizers::Tokenizers, udf::Udfs};
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]

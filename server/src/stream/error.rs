@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_plan::PlanError;
 use forebay_proto::v1;
@@ -11,10 +12,7 @@ use forebay_runtime::{
     state::{PlansFull, StateError},
 };
 
-use crate::{
-    catalog::CatalogError, engine::EngineError, images::ImagesError, scan::ScanError, tokenizers::TokensError,
-    udf::UdfError,
-};
+use crate::{catalog::CatalogError, images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
 
 /// Why a stream, fit or exchange cannot start, or ends early.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use forebay_cache::RowCache;
 use forebay_order::{Sequence, Share, estimate, mixing, row_groups};
 use forebay_plan::{PlanError, Request};
 use forebay_proto::v1;
@@ -24,7 +25,7 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::{cache::RowCache, catalog::Snapshot, scan::LibraryReason};
+use crate::{catalog::Snapshot, scan::LibraryReason};
 use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 

@@ -22,10 +22,8 @@ use datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
-use forebay_server::{
-    engine::partial_schema,
-    stream::{FitWorker, StreamError, UnreadPin},
-};
+use forebay_engine::partial_schema;
+use forebay_server::stream::{FitWorker, StreamError, UnreadPin};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::messages::{PassFailure, UnreadFile};

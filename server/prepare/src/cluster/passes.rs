@@ -10,10 +10,8 @@ use datafusion::{
     logical_expr::{Expr, TableType},
     physical_plan::ExecutionPlan,
 };
-use forebay_server::{
-    engine::{PARTIAL_COLUMNS, partial_schema},
-    stream::{PartialStream, PassRunner, RemotePass, RunnerError},
-};
+use forebay_engine::{PARTIAL_COLUMNS, partial_schema};
+use forebay_server::stream::{PartialStream, PassRunner, RemotePass, RunnerError};
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
 
 use super::{

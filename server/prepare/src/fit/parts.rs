@@ -2,12 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
+use forebay_cache::RowCache;
+use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 use forebay_server::{
-    cache::RowCache,
     catalog::Catalog,
-    engine::Engine,
     stream::{Device, StreamParts},
     tokenizers::Tokenizers,
     udf::Udfs,

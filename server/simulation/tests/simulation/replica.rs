@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
+use forebay_cache::RowCache;
+use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_server::{
     auth::Peer,
-    cache::RowCache,
     catalog::{Catalog, Location, Stores},
-    engine::Engine,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,

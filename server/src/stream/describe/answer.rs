@@ -1,14 +1,12 @@
 //! Profiles → the messages of a description.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use forebay_engine::{ColumnProfile, Distribution, Lengths, Profile, ProfileKind, ProfileValue};
 use forebay_kernels::ExactDecimal;
 use forebay_proto::v1::{self, column_value::Value};
 
 use super::type_name::type_name;
-use crate::{
-    engine::{ColumnProfile, Distribution, Lengths, Profile, ProfileKind, ProfileValue},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// Shares of the quantiles.
 const SHARES: [f64; 7] = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99];

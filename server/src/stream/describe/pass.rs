@@ -6,19 +6,17 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     datatypes::SchemaRef,
 };
+use forebay_engine::{ColumnProfile, EngineError};
 use forebay_proto::v1;
 use forebay_runtime::{cpu_pool::in_parallel, log::PARTS, metrics::StageTimes};
 
 use super::{answer, columns::DescribedColumns};
-use crate::{
-    engine::{ColumnProfile, EngineError},
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        flights::Progress,
-        row_pass::{self, PassSink},
-        rows::{drive::RowSink, prefilter::NextRows},
-    },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    flights::Progress,
+    row_pass::{self, PassSink},
+    rows::{drive::RowSink, prefilter::NextRows},
 };
 
 /// A column that a pass reads.

@@ -1,6 +1,6 @@
 //! A row group in the cache of finished rows: takes the chunks that are in memory or on disk, computes the
 //! missing ones for all streams, and waits for those that another stream computes, but not without end: after
-//! [`CLAIM_WAIT_MAX`](crate::cache::CLAIM_WAIT_MAX) it computes a chunk for itself.
+//! [`CLAIM_WAIT_MAX`](forebay_cache::CLAIM_WAIT_MAX) it computes a chunk for itself.
 
 use std::{
     sync::Arc,
@@ -8,13 +8,13 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
+use forebay_cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows};
 use forebay_kernels::compact;
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, Stage, StageTimes};
 
 use super::run::RunRows;
 use crate::{
-    cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows},
     scan::{self, RowGroupReader, SharedBytes},
     stream::{
         device::Workspace,

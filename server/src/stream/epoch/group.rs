@@ -3,6 +3,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
+use forebay_cache::{CachedChunks, PlanRows};
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, StageTimes};
 
@@ -16,7 +17,6 @@ use super::{
     windowed::{ComputedRows, WindowedReader},
 };
 use crate::{
-    cache::{CachedChunks, PlanRows},
     scan::ALL_ROWS,
     stream::{
         environment::Environment,

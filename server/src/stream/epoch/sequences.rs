@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
+use forebay_cache::CachedChunks;
 use forebay_plan::PackedOutput;
 use forebay_runtime::metrics::{Stage, StageTimes};
 
@@ -13,7 +14,6 @@ use super::{
     stored,
 };
 use crate::{
-    cache::CachedChunks,
     scan::ALL_ROWS,
     stream::{
         environment::Environment,

@@ -2,8 +2,9 @@
 
 use std::{ops::Range, sync::Arc};
 
+use forebay_cache::CachedChunks;
+
 use crate::{
-    cache::CachedChunks,
     scan::RowGroupChunks,
     stream::{
         environment::Environment,

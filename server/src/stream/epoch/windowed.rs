@@ -8,6 +8,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, compute::concat_batches};
+use forebay_cache::CachedChunks;
 use forebay_kernels::{BatchBuilder, PlacedWindow, Workspace};
 use forebay_runtime::metrics::{Stage, StageTimes};
 
@@ -16,7 +17,6 @@ use super::{
     stored::{self, stored_rows},
 };
 use crate::{
-    cache::CachedChunks,
     catalog::RowGroup,
     stream::{
         environment::Environment,

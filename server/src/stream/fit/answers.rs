@@ -4,11 +4,10 @@ use arrow::{
     array::{Array, ArrayRef, AsArray},
     datatypes::{DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256},
 };
+use forebay_engine::{Distribution, LabelSum, Summary, TargetSums, ValueCounts};
 use forebay_kernels::ExactDecimal;
 use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::v1;
-
-use crate::engine::{Distribution, LabelSum, Summary, TargetSums, ValueCounts};
 
 /// The share of rows below the median, and those below the quartiles.
 const MEDIAN: f64 = 0.5;

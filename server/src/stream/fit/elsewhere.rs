@@ -5,6 +5,7 @@
 use std::{error::Error, fmt};
 
 use arrow::array::RecordBatch;
+use forebay_engine::Engine;
 use forebay_plan::{Answer, PlanError, Question, Sample};
 use forebay_proto::{JSON_BYTES_MAX, v1};
 use futures::{TryStreamExt, future::BoxFuture, stream::BoxStream};
@@ -13,7 +14,6 @@ use prost::Message;
 use super::{layout::Layout, pass::QUESTIONS_A_PASS_MAX};
 use crate::{
     catalog::{SentSnapshot, Snapshot},
-    engine::Engine,
     stream::{error::StreamError, flights::Progress, rows::expressions::Expressions},
 };
 

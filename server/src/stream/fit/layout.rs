@@ -5,6 +5,7 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     datatypes::{DataType, Schema},
 };
+use forebay_engine::{Keep, Merged, PartialShape, distribution_schema, summary_schema};
 use forebay_kernels::Prefix;
 use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::JSON_BYTES_MAX;
@@ -15,10 +16,7 @@ use super::{
     inputs::{learnable, learned_type},
     targets::Target,
 };
-use crate::{
-    engine::{Keep, Merged, PartialShape, distribution_schema, summary_schema},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// The aggregates of a pass, and the values that they take.
 #[derive(Debug)]

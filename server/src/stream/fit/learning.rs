@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
+use forebay_engine::QUEUE_BATCHES_MAX;
 use forebay_plan::{Answer, Question, Sample, Tables};
 use forebay_proto::v1;
 use forebay_runtime::{log::PARTS, metrics::StageTimes, state::Kind};
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     catalog::Snapshot,
-    engine::QUEUE_BATCHES_MAX,
     stream::{
         environment::Environment,
         error::StreamError,

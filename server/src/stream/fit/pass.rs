@@ -1,16 +1,14 @@
 //! One pass of a fit in this process: every row goes to all aggregates of its layout, which run as jobs of the engine.
 
 use arrow::datatypes::Schema;
+use forebay_engine::{Distribution, Engine, EngineError, Job, Merged, Summary, TargetSums, ValueCounts};
 use forebay_kernels::Op;
 use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
 use super::layout::{Layout, PassValues};
-use crate::{
-    engine::{Distribution, Engine, EngineError, Job, Merged, Summary, TargetSums, ValueCounts},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// Questions that one pass answers: each may need an aggregate with memory.
 pub(super) const QUESTIONS_A_PASS_MAX: usize = 64;

@@ -4,11 +4,12 @@ use arrow::{
     array::{ArrayRef, AsArray, RecordBatch},
     datatypes::UInt64Type,
 };
+use forebay_engine::target_rows;
 use forebay_kernels::hash64_integer;
 use forebay_plan::ROW_ID;
 
 use super::inputs::numbers;
-use crate::{engine::target_rows, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// A label and the folds of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

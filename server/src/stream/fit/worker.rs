@@ -6,6 +6,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::Schema};
+use forebay_engine::PartialRows;
 use forebay_plan::{PlanError, Question, Tables};
 use forebay_runtime::{metrics::StageTimes, state::short_digest};
 use prost::Message;
@@ -16,7 +17,6 @@ use super::{
 };
 use crate::{
     catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
-    engine::PartialRows,
     scan::ScanError,
     stream::{
         ahead::{Ahead, AheadSender},

@@ -2,11 +2,11 @@
 //! keys that name what decides them.
 
 use super::dataset::{PreparedDataset, Units};
+use forebay_cache::GroupChunks;
 use forebay_plan::{Grouping, Sample};
 use forebay_runtime::state::parts_digest;
 
 use crate::{
-    cache::GroupChunks,
     catalog::{Int96Unit, Snapshot},
     stream::describe::full_type_name,
 };

@@ -8,6 +8,7 @@ use arrow::{
     datatypes::{DataType, Decimal256Type, Int64Type, Schema, UInt64Type},
     util::display::array_value_to_string,
 };
+use forebay_engine::{ProfileKind, comparable, used_values};
 use forebay_plan::{Grouping, PlanError};
 use forebay_proto::v1::{self, group_key::Key};
 use forebay_runtime::error::near_names;
@@ -17,10 +18,7 @@ use super::{
     GroupKey,
     key::{of_message, to_message},
 };
-use crate::{
-    engine::{ProfileKind, comparable, used_values},
-    stream::{describe::type_name, error::StreamError},
-};
+use crate::stream::{describe::type_name, error::StreamError};
 
 /// Bytes of a key; columns of longer texts are grouped into buckets.
 const KEY_BYTES_MAX: usize = 1024;

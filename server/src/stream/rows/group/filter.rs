@@ -11,9 +11,10 @@ use arrow::{
     compute::kernels::cmp::not_distinct,
     datatypes::DataType,
 };
+use forebay_engine::comparable;
 
 use super::{GroupColumn, GroupKey};
-use crate::{engine::comparable, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// The rows of one group.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! Keys of groups and their messages.
 
 use arrow::datatypes::{DECIMAL256_MAX_PRECISION, Decimal256Type, DecimalType, i256};
+use forebay_engine::ProfileKind;
 use forebay_proto::v1::{self, group_key::Key};
-
-use crate::engine::ProfileKind;
 
 /// The value that the rows of a group share, in the type in which values are compared. Keys of one column are ordered
 /// like its values, null last.

@@ -8,7 +8,7 @@ use super::{
     spread::{Spread, whole_between},
     *,
 };
-use crate::engine::{EngineError, job::Fold};
+use crate::{EngineError, job::Fold};
 
 fn collector(exact_values_max: usize) -> Collector {
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());

@@ -10,11 +10,11 @@ use super::{
     collector::NumberKind,
     spread::{Distribution, Spread, rows_around},
 };
-use crate::engine::EngineError;
+use crate::EngineError;
 
 /// Keeps the values at the rows that quantiles need.
 #[derive(Debug)]
-pub(in crate::engine) struct SortedValues {
+pub(crate) struct SortedValues {
     kind: NumberKind,
     /// The number of all rows.
     total: u64,
@@ -32,7 +32,7 @@ pub(in crate::engine) struct SortedValues {
 
 impl SortedValues {
     /// For the quantiles at shares of `total` rows.
-    pub(in crate::engine) fn new(data_type: &DataType, total: u64, shares: &[f64]) -> Self {
+    pub(crate) fn new(data_type: &DataType, total: u64, shares: &[f64]) -> Self {
         let last = total.saturating_sub(1);
         let around = |share: &f64| {
             let (below, above, _) = rows_around(last, *share);
@@ -46,7 +46,7 @@ impl SortedValues {
     }
 
     /// Adds the next values.
-    pub(in crate::engine) fn add(&mut self, values: &ArrayRef, counts: &[i64]) -> Result<(), EngineError> {
+    pub(crate) fn add(&mut self, values: &ArrayRef, counts: &[i64]) -> Result<(), EngineError> {
         let unexpected = || exec_datafusion_err!("a distribution of {} is not supported", values.data_type());
         match self.kind {
             NumberKind::Float => {
@@ -67,7 +67,7 @@ impl SortedValues {
     }
 
     /// The distribution; `None` without values.
-    pub(in crate::engine) fn distribution(self) -> Result<Option<Distribution>, EngineError> {
+    pub(crate) fn distribution(self) -> Result<Option<Distribution>, EngineError> {
         if self.rows != self.total || self.found != self.needed.len() {
             return Err(exec_datafusion_err!("{} of {} values arrived", self.rows, self.total).into());
         }

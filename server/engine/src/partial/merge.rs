@@ -11,7 +11,7 @@ use datafusion_common::exec_datafusion_err;
 use datafusion_execution::memory_pool::MemoryConsumer;
 
 use super::{Aggregate, PartialShape};
-use crate::engine::{
+use crate::{
     Distribution, Engine, EngineError, Summary, TargetSums, ValueCounts, distribution::SortedValues,
     moments::MomentsAccumulator, target_sums::TargetGroups, top_values::TopValues, value_bytes,
 };

@@ -11,7 +11,7 @@ use datafusion_execution::memory_pool::MemoryReservation;
 use datafusion_functions_aggregate_common::tdigest::{Centroid, TDigest};
 
 use super::spread::{Distribution, Spike, Spread};
-use crate::engine::{EngineError, job::Fold};
+use crate::{EngineError, job::Fold};
 
 /// Bytes of a distinct value in the hash table of counts: 16 for the pair and one for the control byte, at a load of
 /// 7/8 or, after the table has doubled, half of that, plus the old table while it doubles.

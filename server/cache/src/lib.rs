@@ -14,7 +14,9 @@
 //! With a [disk tier](DiskTier), finished chunks are also written to files. Row groups for which the memory has no room are
 //! read from there and written there, chunk by chunk.
 //!
-//! This module has no access to plans or datasets. Its users name everything that decides the rows in a key.
+//! This crate has no access to plans or datasets. Its users name everything that decides the rows in a key.
+
+#![forbid(unsafe_code)]
 
 mod chunks;
 mod contents;

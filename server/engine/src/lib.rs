@@ -1,6 +1,8 @@
 //! Aggregates over whole tables, for fits and descriptions: run on the embedded DataFusion under a memory limit, with spilling to disk.
 //!
-//! Callers push batches into [`Job`]s; this module reads no files and does not depend on plans.
+//! Callers push batches into [`Job`]s; this crate reads no files and does not depend on plans.
+
+#![forbid(unsafe_code)]
 
 mod counts;
 mod distribution;

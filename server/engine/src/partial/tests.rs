@@ -3,7 +3,7 @@ use arrow::datatypes::DataType;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 
 use super::*;
-use crate::engine::{Distribution, Engine, distribution_schema, summary_schema, target_rows};
+use crate::{Distribution, Engine, distribution_schema, summary_schema, target_rows};
 
 const ROWS: usize = 10_000;
 const ALL: Keep = Keep { min_count: 2, max_size: 40, text_bytes_max: usize::MAX };

@@ -9,7 +9,7 @@ use arrow::{
 use datafusion_expr::Accumulator;
 
 use super::{Aggregate, PartialShape, partial_schema};
-use crate::engine::{EngineError, moments::MomentsAccumulator, target_sums::SUM_TYPE, value_bytes};
+use crate::{EngineError, moments::MomentsAccumulator, target_sums::SUM_TYPE, value_bytes};
 
 /// Computes the partial rows of the aggregates of a shape.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl PartialRows {
         Ok(())
     }
 
-    /// Adds rows of [`target_rows`](crate::engine::target_rows).
+    /// Adds rows of [`target_rows`](crate::target_rows).
     pub fn add_targets(&mut self, index: usize, rows: &RecordBatch) -> Result<(), EngineError> {
         let number = self.shape.number(Aggregate::Target(index));
         let values = value_bytes::of_values(rows.column(0))?;
