@@ -9,7 +9,6 @@
 #![recursion_limit = "256"]
 
 pub mod auth;
-pub mod catalog;
 pub mod config;
 pub mod daemon;
 pub mod flight;
@@ -20,4 +19,3 @@ pub mod scan;
 pub mod stream;
 pub mod tokenizers;
 pub mod udf;
-pub mod view;

@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "proto",
     "kernels",
     "server",
@@ -27,6 +27,7 @@ const CRATES: [&str; 17] = [
     "server/plan",
     "server/expr",
     "server/cache",
+    "server/catalog",
     "server/engine",
     "server/runtime",
     "server/prepare",

@@ -11,7 +11,7 @@ use std::{
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow_flight::FlightDescriptor;
-use forebay_server::catalog::{Location, Stores};
+use forebay_catalog::{Location, Stores};
 use parquet::arrow::ArrowWriter;
 use tonic::Status;
 use url::Url;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use forebay_cache::RowCache;
+use forebay_catalog::{Catalog, Location, Stores};
 use forebay_engine::Engine;
 use forebay_plan::{Limits, RequestLimits};
 use forebay_runtime::{
@@ -19,7 +20,6 @@ use forebay_runtime::{
     state::State,
 };
 use forebay_server::{
-    catalog::{Catalog, Location, Stores},
     flight::{MessageLimits, Router, Service},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,

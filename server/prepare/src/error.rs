@@ -3,8 +3,8 @@
 use std::{error::Error, io, path::PathBuf};
 
 use datafusion::error::DataFusionError;
+use forebay_catalog::{CatalogError, LocationError, StoreError};
 use forebay_expr::QueryError;
-use forebay_server::catalog::{CatalogError, LocationError, StoreError};
 
 /// Why no dataset was written.
 #[derive(Debug, thiserror::Error)]

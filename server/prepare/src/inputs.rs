@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
+use forebay_catalog::{Catalog, Location, Snapshot, Stores};
 use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
-use forebay_server::{
-    catalog::{Catalog, Location, Snapshot, Stores},
-    config,
-};
+use forebay_server::config;
 use serde::Serialize;
 
 use crate::error::PrepareError;

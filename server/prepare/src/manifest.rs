@@ -2,8 +2,8 @@
 
 use arrow::datatypes::Schema;
 use chrono::{SecondsFormat, Utc};
+use forebay_catalog::view::QUERY_RULES;
 use forebay_runtime::state::short_digest;
-use forebay_server::view::QUERY_RULES;
 use serde::{Deserialize, Serialize};
 
 use crate::{

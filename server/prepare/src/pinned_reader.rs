@@ -11,7 +11,7 @@ use datafusion::{
     error::DataFusionError,
     physical_plan::metrics::ExecutionPlanMetricsSet,
 };
-use forebay_server::catalog::{File, Snapshot, Store, StoreError};
+use forebay_catalog::{File, Snapshot, Store, StoreError};
 use futures::{FutureExt, future::BoxFuture};
 use object_store::path::Path;
 use parquet::{

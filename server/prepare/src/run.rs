@@ -10,9 +10,9 @@ use std::{
 use datafusion::{
     error::DataFusionError, execution::context::SessionContext, logical_expr::LogicalPlan, physical_plan::ExecutionPlan,
 };
+use forebay_catalog::{Location, Stores};
 use forebay_expr::SQL_BYTES_MAX;
 use forebay_runtime::cpu_pool::CpuPool;
-use forebay_server::catalog::{Location, Stores};
 use forebay_settings::ByteSize;
 use serde::Serialize;
 

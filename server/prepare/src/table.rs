@@ -19,7 +19,7 @@ use datafusion::{
     logical_expr::{Expr, TableType},
     physical_plan::ExecutionPlan,
 };
-use forebay_server::catalog::{Int96Unit, Snapshot};
+use forebay_catalog::{Int96Unit, Snapshot};
 #[cfg(feature = "ballista")]
 use object_store::{ObjectMeta, path::Path};
 

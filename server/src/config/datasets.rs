@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use forebay_catalog::{Int96Unit, Location, PinnedSchema, Stores};
 use forebay_runtime::error::near_names;
 
 use super::{
     error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
-use crate::catalog::{Int96Unit, Location, PinnedSchema, Stores};
 
 /// Longest name of a dataset.
 const NAME_BYTES_MAX: usize = 128;

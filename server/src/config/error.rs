@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use crate::catalog::LocationError;
+use forebay_catalog::LocationError;
 
 /// An invalid configuration.
 #[derive(Debug, thiserror::Error)]

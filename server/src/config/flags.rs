@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use forebay_catalog::FILES_MAX;
 use forebay_expr::OPERATORS_MAX;
 use forebay_plan::{OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX};
 use forebay_runtime::{log::LogFormat, state::Retention};
 use forebay_settings::{ByteSize, sizes};
-
-use crate::catalog::FILES_MAX;
 
 /// Lengths in Arrow and gRPC allow a little less than 2 GiB in every client.
 const BATCH_BYTES_CEILING: u64 = 2_000_000_000;

@@ -26,6 +26,7 @@ pub use error::{ConfigError, ConfigProblems};
 pub use flags::{Flags, Verb};
 pub use state::{StateKind, StatePlace};
 
+use forebay_catalog::{Location, ViewDefinition};
 use forebay_plan::RequestLimits;
 use forebay_runtime::{
     log::{self, LogSettings},
@@ -35,7 +36,6 @@ use forebay_settings::ByteSize;
 
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
-    catalog::{Location, ViewDefinition},
     stream::DeviceName,
     tokenizers::NamedTokenizer,
     udf::UdfSocket,

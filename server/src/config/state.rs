@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
+use forebay_catalog::StoreObjects;
+
 use super::{
     error::{ConfigError, wrong},
     flags::Flags,
 };
-use crate::catalog::StoreObjects;
 
 /// Where state and scratch data are.
 #[derive(Clone, Debug)]

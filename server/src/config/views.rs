@@ -5,13 +5,12 @@ use super::{
     error::{ConfigError, ConfigProblems, wrong},
     flags::Flags,
 };
-use forebay_expr::{QueryError, query_tables};
-use forebay_runtime::error::near_names;
-
-use crate::{
-    catalog::ViewDefinition,
+use forebay_catalog::{
+    ViewDefinition,
     view::{VIEW_MEMORY_BYTES_MIN, VIEW_SQL_BYTES_MAX},
 };
+use forebay_expr::{QueryError, query_tables};
+use forebay_runtime::error::near_names;
 
 /// What separates views in the environment.
 const SEPARATOR: &str = ";\n";

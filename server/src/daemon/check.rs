@@ -3,16 +3,16 @@
 use std::{panic, path::Path, sync::Arc};
 
 use forebay_cache::DiskTier;
+use forebay_catalog::{
+    Catalog, Dataset, Location, ViewDefinition,
+    view::{ViewLimits, Views},
+};
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_settings::Values;
 use futures::{FutureExt, future::LocalBoxFuture};
 
 use super::{opening, state};
-use crate::{
-    catalog::{Catalog, Dataset, Location, ViewDefinition},
-    config::Flags,
-    view::{ViewLimits, Views},
-};
+use crate::config::Flags;
 
 /// Settings whose values are listed if they are valid.
 const LISTED: [&str; 7] =

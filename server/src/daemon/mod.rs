@@ -16,6 +16,10 @@ use std::{
 };
 
 use forebay_cache::{CacheDirError, DiskTier, RowCache};
+use forebay_catalog::{
+    CatalogError, LocationError,
+    view::{ViewLimits, Views},
+};
 use forebay_engine::{Engine, EngineError};
 use forebay_plan::Limits;
 use forebay_runtime::{
@@ -41,7 +45,6 @@ use tokio::{
 
 use crate::{
     auth::{Admission, Auth, PrincipalsFile, TicketKey, Tls, random_secret},
-    catalog::{CatalogError, LocationError},
     config::{Config, Listen},
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     gauges,
@@ -49,7 +52,6 @@ use crate::{
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,
     udf::Udfs,
-    view::{ViewLimits, Views},
 };
 
 pub use check::{Findings, check};

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use forebay_runtime::cpu_pool::CpuPool;
-use tokio::time;
-
-use crate::{
-    catalog::{Catalog, CatalogError, Dataset, Location, Snapshot, ViewDefinition},
+use forebay_catalog::{
+    Catalog, CatalogError, Dataset, Location, Snapshot, ViewDefinition,
     view::{ViewError, Views},
 };
+use forebay_runtime::cpu_pool::CpuPool;
+use tokio::time;
 
 /// Longest wait for datasets before the server reports that it is ready; enough for the footers of 100,000 files.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);

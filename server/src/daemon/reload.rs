@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, convert::Infallible, env, future, sync::Arc};
 
+use forebay_catalog::{CatalogError, Dataset, LocationError, view::Views};
 use forebay_runtime::{cpu_pool::CpuPool, metrics};
 use forebay_settings::{SettingsError, Values};
 use tokio::{signal::unix::Signal, task::spawn_blocking};
@@ -13,10 +14,8 @@ use tokio::{signal::unix::Signal, task::spawn_blocking};
 use super::opening;
 use crate::{
     auth::{Auth, Tls},
-    catalog::{CatalogError, Dataset, LocationError},
     config::{Config, ConfigProblems, Flags},
     stream::Streams,
-    view::Views,
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.

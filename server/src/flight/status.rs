@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use forebay_catalog::{CatalogError, StoreError, view::ViewError};
 use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_kernels::KernelError;
@@ -15,14 +16,8 @@ use tonic::{
 };
 
 use crate::{
-    auth::AccessError,
-    catalog::{CatalogError, StoreError},
-    images::ImagesError,
-    scan::ScanError,
-    stream::StreamError,
-    tokenizers::TokensError,
+    auth::AccessError, images::ImagesError, scan::ScanError, stream::StreamError, tokenizers::TokensError,
     udf::UdfError,
-    view::ViewError,
 };
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).

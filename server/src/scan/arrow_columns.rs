@@ -3,6 +3,7 @@
 use std::iter;
 
 use arrow::array::{Array, ArrayRef};
+use forebay_catalog::ArrowLayout;
 use forebay_runtime::budget::Reservation;
 
 use super::{
@@ -13,7 +14,6 @@ use super::{
     decode_memory::DecodeMemory,
     view::View,
 };
-use crate::catalog::ArrowLayout;
 
 /// The rows of a record batch that are left.
 pub(super) struct ArrowColumns {

@@ -12,6 +12,7 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use bytes::Bytes;
+use forebay_catalog::{ArrowBatch, ArrowCodec, ArrowLayout, ColumnBuffers, dictionary_id};
 use forebay_runtime::budget::Reservation;
 use lz4_flex::frame::FrameDecoder;
 
@@ -19,7 +20,6 @@ use super::{
     columns::Fetched,
     decode_memory::{DecodeError, DecodeMemory},
 };
-use crate::catalog::{ArrowBatch, ArrowCodec, ArrowLayout, ColumnBuffers, dictionary_id};
 
 /// The length that a compressed buffer declares if its bytes are not compressed.
 const STORED: i64 = -1;

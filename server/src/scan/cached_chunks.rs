@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use forebay_cache::CachedChunks;
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_pages::{Column, ColumnChunk, Form};
 use forebay_runtime::metrics;
 
 use super::{decoder::described, projection::Projection};
-use crate::catalog::{RowGroup, Snapshot};
 
 /// Bits of the number of a leaf column.
 const LEAF_BITS: u32 = 24;

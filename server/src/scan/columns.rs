@@ -3,6 +3,7 @@
 use std::{collections::HashMap, iter, sync::Arc};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use forebay_catalog::Int96Unit;
 use parquet::{
     arrow::arrow_reader::RowGroups,
     column::page::{PageIterator, PageReader},
@@ -12,7 +13,6 @@ use parquet::{
 };
 
 use super::{chunks::FetchedChunk, decode_memory::DecodeMemory, int96, page_sizes, record_counts, value_memory};
-use crate::catalog::Int96Unit;
 
 /// The index of a leaf column in the file, and its chunk.
 pub(super) type Fetched = (usize, FetchedChunk);

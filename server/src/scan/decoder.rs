@@ -4,6 +4,7 @@
 use std::fmt;
 
 use arrow::datatypes::DataType;
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_pages::{Codec, Column, Form, Physical};
 use parquet::{
     basic::{Compression, Encoding, Type},
@@ -12,7 +13,6 @@ use parquet::{
 };
 
 use super::projection::Projection;
-use crate::catalog::{RowGroup, Snapshot};
 
 /// Why the Parquet library decodes a column chunk.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,10 +1,10 @@
 //! Errors of reading row groups, with the file, row group and columns that they concern.
 
 use arrow::datatypes::Schema;
+use forebay_catalog::{RowGroup, Snapshot, StoreError};
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 use super::decode_memory::DecodeError;
-use crate::catalog::{RowGroup, Snapshot, StoreError};
 
 /// The file and row group that errors name.
 #[derive(Clone, Debug)]

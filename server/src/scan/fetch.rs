@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use forebay_catalog::{File, Snapshot, Store, StoreError};
 use forebay_runtime::log::PARTS;
 use tracing::Instrument;
 
 use super::error::ScanError;
-use crate::catalog::{File, Snapshot, Store, StoreError};
 
 /// Largest gap and largest read over a network. Reading a small gap costs less than another request; beyond the largest
 /// read, several parallel requests are faster.

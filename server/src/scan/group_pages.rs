@@ -10,11 +10,11 @@ use std::{
     },
 };
 
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_runtime::cpu_pool::CpuPool;
 use parquet::basic::Compression;
 
 use super::{error::ScanError, fetch, page_index::ChunkPages, projection::Projection};
-use crate::catalog::{RowGroup, Snapshot};
 
 /// Bytes of the indexes of a row group, at most; the chunks of others are read as a whole.
 const INDEX_BYTES_MAX: u64 = 8 << 20;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Int96Unit;
 use parquet::{
     basic::{Encoding, Type},
     column::page::{Page, PageReader},
@@ -15,7 +16,6 @@ use super::{
     decode_memory::{DecodeError, DecodeMemory},
     pages,
 };
-use crate::catalog::Int96Unit;
 
 /// Bytes of a value: nanoseconds of the day (8), then the Julian day (4), little-endian.
 const VALUE_BYTES: usize = 12;

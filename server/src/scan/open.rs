@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool};
 use parquet::errors::ParquetError;
 
@@ -25,7 +26,6 @@ use super::{
     shared::SharedBytes,
     view::View,
 };
-use crate::catalog::{RowGroup, Snapshot};
 
 /// All rows of any row group.
 pub const ALL_ROWS: Range<u64> = 0..u64::MAX;

@@ -3,6 +3,7 @@
 use std::{iter, mem, ops::Range, sync::Arc};
 
 use arrow::buffer::BooleanBuffer;
+use forebay_catalog::DeletedRows;
 use forebay_pages::Room;
 use parquet::{arrow::arrow_reader::RowSelector, errors::ParquetError};
 
@@ -19,7 +20,6 @@ use super::{
     text_room::TextRoom,
     view::View,
 };
-use crate::catalog::DeletedRows;
 
 /// The columns of a part after the rows already read.
 pub(super) struct PartReader {

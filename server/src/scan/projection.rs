@@ -7,6 +7,7 @@ use std::{
 };
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use forebay_catalog::{RowGroup, Snapshot};
 use parquet::{
     arrow::arrow_reader::ArrowReaderMetadata, basic::Encoding, errors::ParquetError,
     file::metadata::ColumnChunkMetaData,
@@ -16,7 +17,6 @@ use super::{
     pages,
     view::{self, View},
 };
-use crate::catalog::{RowGroup, Snapshot};
 
 /// The most rows per chunk: enough to amortize the cost per call, few enough that a chunk fits the L2 cache.
 pub const CHUNK_ROWS_MAX: usize = 8192;

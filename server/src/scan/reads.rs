@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use forebay_catalog::{RowGroup, Snapshot};
+
 use super::{
     arrow_part,
     fetch::{self, gap_bytes},
@@ -9,7 +11,6 @@ use super::{
     page_index::PageRun,
     projection::{Part, Projection},
 };
-use crate::catalog::{RowGroup, Snapshot};
 
 /// The bytes to fetch of one leaf column.
 #[derive(Clone, Debug)]

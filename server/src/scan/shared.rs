@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use forebay_catalog::{File, RowGroup, Snapshot};
 use forebay_pages::{Column, ColumnChunk};
 use forebay_runtime::{
     cpu_pool::CpuPool,
@@ -24,7 +25,6 @@ use super::{
     group_pages::{GroupPages, KeptPages, RowGroupKey},
     projection::Projection,
 };
-use crate::catalog::{File, RowGroup, Snapshot};
 
 /// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
 /// decompressed pages. What no reader holds is freed, except for the places of some pages.

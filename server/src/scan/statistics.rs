@@ -7,10 +7,9 @@ use arrow::{
     compute::{cast, concat, take},
     datatypes::DataType,
 };
+use forebay_catalog::{File, RowGroup, Snapshot};
 use forebay_expr::{ColumnStatistics, PruningStatistics};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-
-use crate::catalog::{File, RowGroup, Snapshot};
 
 /// Statistics of the named columns for every row group of a snapshot. Omits columns without usable statistics.
 pub fn statistics(snapshot: &Snapshot, columns: &[String]) -> PruningStatistics {

@@ -8,6 +8,7 @@ use arrow::{
     datatypes::{DataType, FieldRef, Schema, SchemaRef},
     error::ArrowError,
 };
+use forebay_catalog::{ArrowLayout, Int96Unit, Snapshot};
 use parquet::{
     arrow::{
         FieldLevels, ProjectionMask,
@@ -22,7 +23,6 @@ use super::{
     convert::{convert, relabelled},
     intervals::Intervals,
 };
-use crate::catalog::{ArrowLayout, Int96Unit, Snapshot};
 
 /// Column sets whose levels a view caches: the parts of one or two row groups.
 const LEVELS_KEPT_MAX: usize = 16;

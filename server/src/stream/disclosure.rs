@@ -1,15 +1,13 @@
 //! What of each error others than the caller may see. An error that is added must be added here, too.
 
+use forebay_catalog::{CatalogError, view::ViewError};
 use forebay_engine::EngineError;
 use forebay_kernels::KernelError;
 use forebay_plan::PlanError;
 use forebay_runtime::{cpu_pool::CpuError, error::Disclosure};
 
 use super::error::StreamError;
-use crate::{
-    catalog::CatalogError, images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError,
-    view::ViewError,
-};
+use crate::{images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
 
 impl StreamError {
     /// What others than the caller may see.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::CatalogError;
 use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_plan::PlanError;
@@ -12,7 +13,7 @@ use forebay_runtime::{
     state::{PlansFull, StateError},
 };
 
-use crate::{catalog::CatalogError, images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
+use crate::{images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
 
 /// Why a stream, fit or exchange cannot start, or ends early.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use forebay_cache::RowCache;
+use forebay_catalog::Snapshot;
 use forebay_order::{Sequence, Share, estimate, mixing, row_groups};
 use forebay_plan::{PlanError, Request};
 use forebay_proto::v1;
@@ -25,7 +26,7 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::{catalog::Snapshot, scan::LibraryReason};
+use crate::scan::LibraryReason;
 use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 

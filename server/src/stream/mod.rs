@@ -37,6 +37,7 @@ mod take;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use forebay_catalog::Catalog;
 use forebay_plan::Request;
 use forebay_proto::v1;
 use forebay_runtime::budget::Budget;
@@ -57,7 +58,7 @@ pub use replay::Replayed;
 pub use table::RawTable;
 pub use take::PreparedTake;
 
-use crate::{catalog::Catalog, tokenizers::Tokenizers, udf::Udfs};
+use crate::{tokenizers::Tokenizers, udf::Udfs};
 use describe::Descriptions;
 use environment::Environment;
 pub use environment::StreamParts;

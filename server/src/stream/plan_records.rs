@@ -6,13 +6,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use forebay_catalog::Snapshot;
 use forebay_proto::v1;
 use forebay_runtime::state::{Kind, StateEntry, StateError, is_id};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::plan_store::PlanStore;
-use crate::catalog::Snapshot;
 
 /// Plans that a list has, those used last: a bound on the files that a call reads.
 const PLANS_LISTED_MAX: usize = 10_000;

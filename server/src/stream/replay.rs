@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
+use forebay_catalog::{CatalogError, RowGroup, Snapshot, is_narrowed};
 use forebay_plan::{PlanError, ROW_ID, Request};
 use forebay_proto::v1;
 use forebay_runtime::budget::Reservation;
@@ -17,7 +18,6 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::catalog::{CatalogError, RowGroup, Snapshot, is_narrowed};
 
 /// Rows of a part.
 const PART_ROWS: usize = 1 << 16;

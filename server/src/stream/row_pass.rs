@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use forebay_catalog::Snapshot;
 use forebay_runtime::{budget::Reservation, metrics::StageTimes};
 
 use super::{
@@ -18,7 +19,6 @@ use super::{
         scan::RowScan,
     },
 };
-use crate::catalog::Snapshot;
 
 /// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
 const CHUNKS_DECODED: u64 = 2;

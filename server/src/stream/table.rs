@@ -4,6 +4,7 @@
 use std::{mem, ops::ControlFlow, sync::Arc, time::Instant};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use forebay_catalog::Snapshot;
 use forebay_plan::{PlanError, TableRows};
 use forebay_proto::v1;
 use forebay_runtime::metrics::{Stage, StageTimes};
@@ -20,7 +21,7 @@ use super::{
     pieces::pieces,
     rows::{drive::RowSink, pass::in_turn, prefilter::NextRows, scan::RowScan, selection::Rows},
 };
-use crate::{catalog::Snapshot, scan::Projection};
+use crate::scan::Projection;
 
 /// Rows of the raw table of a snapshot.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::{error::DataFusionError, execution::object_store::ObjectStoreRegistry};
-use forebay_server::catalog::{Store, Stores};
+use forebay_catalog::{Store, Stores};
 use futures::{
     StreamExt,
     stream::{self, BoxStream},

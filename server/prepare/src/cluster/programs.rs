@@ -22,7 +22,7 @@ use datafusion::{
     execution::{SessionState, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
     prelude::SessionConfig,
 };
-use forebay_server::catalog::Stores;
+use forebay_catalog::Stores;
 use tokio::{runtime, sync::oneshot};
 use tracing_subscriber::EnvFilter;
 

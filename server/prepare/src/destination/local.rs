@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use forebay_server::catalog::{MANIFEST, MANIFEST_BYTES_MAX};
+use forebay_catalog::{MANIFEST, MANIFEST_BYTES_MAX};
 use object_store::{local::LocalFileSystem, path::Path};
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},

@@ -10,7 +10,7 @@ mod staging;
 
 pub(crate) use self::staging::{Existing, Staging};
 
-use forebay_server::catalog::{Folder, Location};
+use forebay_catalog::{Folder, Location};
 
 use self::{local::LocalFolder, remote::RemoteFolder};
 use crate::error::PrepareError;

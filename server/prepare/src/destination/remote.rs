@@ -7,7 +7,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use forebay_server::catalog::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX, Store};
+use forebay_catalog::{MANIFEST, MANIFEST_BYTES_MAX, RUN_PREFIX, Store};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{
     Error as ObjectError, GetOptions, ObjectMeta, ObjectStore, PutMode, PutOptions, UpdateVersion, path::Path,

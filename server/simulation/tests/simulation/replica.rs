@@ -14,12 +14,12 @@ use std::{
 };
 
 use forebay_cache::RowCache;
+use forebay_catalog::{Catalog, Location, Stores};
 use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
 use forebay_server::{
     auth::Peer,
-    catalog::{Catalog, Location, Stores},
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     stream::{Device, StreamParts, Streams},
     tokenizers::Tokenizers,

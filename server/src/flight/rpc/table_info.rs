@@ -2,6 +2,7 @@
 
 use arrow::{datatypes::Schema, error::ArrowError};
 use arrow_flight::{FlightDescriptor, FlightInfo};
+use forebay_catalog::{CatalogError, Dataset};
 use forebay_proto::{
     Encoding,
     v1::{self, Reason},
@@ -9,7 +10,6 @@ use forebay_proto::{
 use tonic::Status;
 
 use crate::{
-    catalog::{CatalogError, Dataset},
     flight::{context::CallContext, status, ticket},
     stream::RawTable,
 };

@@ -5,6 +5,7 @@ mod nulls;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use forebay_catalog::Snapshot;
 use forebay_kernels::Program;
 use forebay_plan::{Question, Tables};
 use forebay_proto::v1::{self, op::Op as OpMessage};
@@ -20,7 +21,6 @@ use super::{
         expressions::{Expressions, RowsOf},
     },
 };
-use crate::catalog::Snapshot;
 
 /// Checks a plan on the current files of a dataset.
 pub(super) async fn check(

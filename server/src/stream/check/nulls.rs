@@ -6,10 +6,11 @@ use arrow::{
     array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array},
     datatypes::{DataType, Field, FieldRef, Schema},
 };
+use forebay_catalog::Snapshot;
 use forebay_expr::{ColumnStatistics, Expression, PruningStatistics};
 use forebay_kernels::{BatchBuilder, Chain, DType, KernelError, Op, OutputSpec, Program};
 
-use crate::{catalog::Snapshot, scan, stream::rows::expressions::Expressions};
+use crate::{scan, stream::rows::expressions::Expressions};
 
 /// The stored columns; those that have no null in any row that passes the filter are not nullable.
 pub(super) fn without_absent(stored: &Schema, snapshot: &Arc<Snapshot>, expressions: &Expressions) -> Schema {

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Snapshot;
 use forebay_plan::Sample;
 use forebay_runtime::state::{parts_digest, short_digest};
 
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        rows::{expressions::Expressions, pruning::pruned_scan, scan::RowScan},
-    },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    rows::{expressions::Expressions, pruning::pruned_scan, scan::RowScan},
 };
 
 /// Row groups that are counted at once.

@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use forebay_catalog::Snapshot;
 use forebay_plan::Sample;
 use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::{StreamExt, TryStreamExt};
@@ -11,12 +12,9 @@ use super::{
     filtered_rows::{COUNTED_AT_ONCE, FilteredRows},
     store::{Results, Storable},
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        error::StreamError,
-        rows::{drive::RowSink, pass::each, prefilter::NextRows},
-    },
+use crate::stream::{
+    error::StreamError,
+    rows::{drive::RowSink, pass::each, prefilter::NextRows},
 };
 
 /// Counts in memory; further ones are read from the state directory again.

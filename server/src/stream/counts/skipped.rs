@@ -6,6 +6,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
+use forebay_catalog::Snapshot;
 use forebay_runtime::{
     budget::Budget,
     metrics::{self, StageTimes},
@@ -19,14 +20,11 @@ use super::{
     passing::KEPT_MAX,
     store::{Results, Storable},
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        error::StreamError,
-        rows::{
-            drive::RowSink, function_column::FunctionColumn, pass::each, passing::Passing, prefilter::NextRows,
-            scan::RowScan, selection::Rows,
-        },
+use crate::stream::{
+    error::StreamError,
+    rows::{
+        drive::RowSink, function_column::FunctionColumn, pass::each, passing::Passing, prefilter::NextRows,
+        scan::RowScan, selection::Rows,
     },
 };
 

@@ -2,19 +2,17 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_catalog::Snapshot;
 use forebay_plan::{PlanError, Tables};
 use forebay_proto::v1;
 use forebay_runtime::state::short_digest;
 
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        rows::{
-            expressions::{Expressions, RowsOf},
-            functions::PlanFunctions,
-        },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    rows::{
+        expressions::{Expressions, RowsOf},
+        functions::PlanFunctions,
     },
 };
 

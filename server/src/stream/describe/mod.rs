@@ -9,6 +9,7 @@ mod type_name;
 
 use std::sync::Arc;
 
+use forebay_catalog::LeftOut;
 use forebay_proto::{Encoding, decode, encode, v1};
 use forebay_runtime::state::Kind;
 use tokio::sync::Semaphore;
@@ -20,7 +21,6 @@ use super::{
     error::StreamError,
     flights::{Flights, Progress},
 };
-use crate::catalog::LeftOut;
 use columns::DescribedColumns;
 pub(crate) use type_name::{full_type_name, type_name};
 

@@ -1,5 +1,6 @@
 //! Memory accounting: the most bytes that a stream keeps at once, reserved before it starts.
 
+use forebay_catalog::RowGroup;
 use forebay_order::{Piece, Share, Shuffle};
 
 use super::{
@@ -8,16 +9,13 @@ use super::{
     interleave::WINDOWS_AHEAD,
     windowed,
 };
-use crate::{
-    catalog::RowGroup,
-    stream::{
-        ahead::{BATCHES_AHEAD, FETCH_AHEAD},
-        prepare::{
-            dataset::{PreparedDataset, Units},
-            mixed::PreparedMixture,
-            ordered::Ordered,
-            prepared::{Prepared, PreparedRows},
-        },
+use crate::stream::{
+    ahead::{BATCHES_AHEAD, FETCH_AHEAD},
+    prepare::{
+        dataset::{PreparedDataset, Units},
+        mixed::PreparedMixture,
+        ordered::Ordered,
+        prepared::{Prepared, PreparedRows},
     },
 };
 

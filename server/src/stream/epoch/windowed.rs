@@ -9,6 +9,7 @@ use std::{
 
 use arrow::{array::RecordBatch, compute::concat_batches};
 use forebay_cache::CachedChunks;
+use forebay_catalog::RowGroup;
 use forebay_kernels::{BatchBuilder, PlacedWindow, Workspace};
 use forebay_runtime::metrics::{Stage, StageTimes};
 
@@ -16,18 +17,15 @@ use super::{
     run::RunRows,
     stored::{self, stored_rows},
 };
-use crate::{
-    catalog::RowGroup,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        prepare::{dataset::PreparedDataset, ordered::Ordered, windows::EpochWindows},
-        rows::{
-            drive::Next,
-            passing::Passing,
-            prefilter::NextRows,
-            reader::{PartOfChunk, RowReader},
-        },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    prepare::{dataset::PreparedDataset, ordered::Ordered, windows::EpochWindows},
+    rows::{
+        drive::Next,
+        passing::Passing,
+        prefilter::NextRows,
+        reader::{PartOfChunk, RowReader},
     },
 };
 

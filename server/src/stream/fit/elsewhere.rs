@@ -5,6 +5,7 @@
 use std::{error::Error, fmt};
 
 use arrow::array::RecordBatch;
+use forebay_catalog::{SentSnapshot, Snapshot};
 use forebay_engine::Engine;
 use forebay_plan::{Answer, PlanError, Question, Sample};
 use forebay_proto::{JSON_BYTES_MAX, v1};
@@ -12,10 +13,7 @@ use futures::{TryStreamExt, future::BoxFuture, stream::BoxStream};
 use prost::Message;
 
 use super::{layout::Layout, pass::QUESTIONS_A_PASS_MAX};
-use crate::{
-    catalog::{SentSnapshot, Snapshot},
-    stream::{error::StreamError, flights::Progress, rows::expressions::Expressions},
-};
+use crate::stream::{error::StreamError, flights::Progress, rows::expressions::Expressions};
 
 /// The version of messages and partial rows: both ends of a pass are of one program version.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 2");

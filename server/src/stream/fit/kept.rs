@@ -1,14 +1,12 @@
 //! Fits under `--state`: which stored plan a fit learned, by everything that determines the result.
 
 use bytes::Bytes;
+use forebay_catalog::Snapshot;
 use forebay_proto::v1;
 use forebay_runtime::state::{Kind, short_digest};
 
 use super::{learning::PinnedFit, result::result_of};
-use crate::{
-    catalog::Snapshot,
-    stream::{counts::store, environment::Environment},
-};
+use crate::stream::{counts::store, environment::Environment};
 
 /// Fits to keep; those that were used longest ago are removed.
 const KEPT_MAX: usize = 4096;

@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
+use forebay_catalog::Snapshot;
 use forebay_engine::QUEUE_BATCHES_MAX;
 use forebay_plan::{Answer, Question, Sample, Tables};
 use forebay_proto::v1;
@@ -16,26 +17,23 @@ use super::{
     pass::{Pass, truncate_to_one_pass},
     result::result_of,
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        flights::Progress,
-        plan_records::StoredFor,
-        plan_store::{FittedTypes, PlanStore},
-        prepare::{
-            drift::{self, FittedColumns},
-            functions::with_functions,
-            lookup::with_tables,
-        },
-        row_pass::{self, PassSink},
-        rows::{
-            derivation::Derivation,
-            drive::RowSink,
-            expressions::{Expressions, RowsOf},
-            prefilter::NextRows,
-        },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    flights::Progress,
+    plan_records::StoredFor,
+    plan_store::{FittedTypes, PlanStore},
+    prepare::{
+        drift::{self, FittedColumns},
+        functions::with_functions,
+        lookup::with_tables,
+    },
+    row_pass::{self, PassSink},
+    rows::{
+        derivation::Derivation,
+        drive::RowSink,
+        expressions::{Expressions, RowsOf},
+        prefilter::NextRows,
     },
 };
 

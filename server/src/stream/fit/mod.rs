@@ -17,6 +17,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use forebay_catalog::Snapshot;
 use forebay_plan::Sample;
 use forebay_proto::v1;
 use forebay_runtime::metrics::{self, Cache, FitGuard};
@@ -33,7 +34,6 @@ use super::{
         narrowing::{WantedFiles, file_filter, with_files},
     },
 };
-use crate::catalog::Snapshot;
 pub use elsewhere::{PartialStream, PassRunner, RemotePass, RunnerError};
 use learning::{PinnedFit, learn};
 use result::result_of;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::Schema};
+use forebay_catalog::{CatalogError, SentSnapshot, Snapshot, Stores};
 use forebay_engine::PartialRows;
 use forebay_plan::{PlanError, Question, Tables};
 use forebay_runtime::{metrics::StageTimes, state::short_digest};
@@ -16,7 +17,6 @@ use super::{
     layout::{Layout, PassValues},
 };
 use crate::{
-    catalog::{CatalogError, SentSnapshot, Snapshot, Stores},
     scan::ScanError,
     stream::{
         ahead::{Ahead, AheadSender},

@@ -3,13 +3,11 @@
 
 use super::dataset::{PreparedDataset, Units};
 use forebay_cache::GroupChunks;
+use forebay_catalog::{Int96Unit, Snapshot};
 use forebay_plan::{Grouping, Sample};
 use forebay_runtime::state::parts_digest;
 
-use crate::{
-    catalog::{Int96Unit, Snapshot},
-    stream::describe::full_type_name,
-};
+use crate::stream::describe::full_type_name;
 
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.
 const VERSION: &[u8] = b"forebay rows 3";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
+use forebay_catalog::Snapshot;
 use forebay_kernels::Program;
 use forebay_plan::{Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows};
 use forebay_proto::v1;
@@ -15,7 +16,6 @@ use super::{
     drift::FittedColumns,
 };
 use crate::{
-    catalog::Snapshot,
     scan::Projection,
     stream::{
         counts::series::SeriesColumns,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Snapshot;
 use forebay_order::{Epoch, mixing};
 use forebay_plan::{PackedOutput, Request};
 use forebay_proto::v1;
@@ -13,12 +14,9 @@ use super::{
     ordered::Ordered,
     windows::EpochWindows,
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        environment::Environment,
-        rows::{function_column::Drawing, scan::RowScan},
-    },
+use crate::stream::{
+    environment::Environment,
+    rows::{function_column::Drawing, scan::RowScan},
 };
 
 /// One epoch of a dataset under a plan. A mixture has one for each source.

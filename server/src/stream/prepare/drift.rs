@@ -8,17 +8,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
+use forebay_catalog::is_utc;
 use forebay_proto::v1;
 use forebay_runtime::{error::near_names, state::short_digest};
 
 use super::units;
-use crate::{
-    catalog::is_utc,
-    stream::{
-        describe::{full_type_name, type_name},
-        error::StreamError,
-        plan_store::FittedTypes,
-    },
+use crate::stream::{
+    describe::{full_type_name, type_name},
+    error::StreamError,
+    plan_store::FittedTypes,
 };
 
 /// The most characters of a type's name in a plan; longer names end in a digest.

@@ -10,14 +10,12 @@
 use std::sync::Arc;
 
 use arrow::{array::BooleanArray, compute::and};
+use forebay_catalog::{CatalogError, Dataset, ListedFiles, Snapshot, is_narrowed};
 use forebay_expr::{ExprError, Expression};
 use forebay_plan::{PlanError, Request, Source};
 use forebay_proto::v1;
 
-use crate::{
-    catalog::{CatalogError, Dataset, ListedFiles, Snapshot, is_narrowed},
-    stream::{counts::recent::Recent, environment::Environment, error::StreamError},
-};
+use crate::stream::{counts::recent::Recent, environment::Environment, error::StreamError};
 
 /// Stored plans whose filter is kept, so that a ticket with the id of a large plan does not load it.
 const FILTERS_MAX: usize = 64;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Snapshot;
 use forebay_plan::{Grouping, MixtureFields, PlanError, Request};
 use forebay_proto::v1;
 use forebay_runtime::{log::PARTS, metrics::Cache};
@@ -20,21 +21,18 @@ use super::{
     prepared::{Prepared, PreparedRows},
     windows::EpochWindows,
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{
-        counts::{
-            filtered_rows::FilteredRows,
-            groups::{counts::GroupTables, table::GroupTable},
-            passing::RowCounts,
-            sequences,
-            series::SeriesTables,
-            skipped::SkippedImages,
-        },
-        environment::Environment,
-        error::StreamError,
-        rows::group::{GroupColumn, GroupFilter},
+use crate::stream::{
+    counts::{
+        filtered_rows::FilteredRows,
+        groups::{counts::GroupTables, table::GroupTable},
+        passing::RowCounts,
+        sequences,
+        series::SeriesTables,
+        skipped::SkippedImages,
     },
+    environment::Environment,
+    error::StreamError,
+    rows::group::{GroupColumn, GroupFilter},
 };
 
 /// Resolves requests; keeps compiled plans and row counts.

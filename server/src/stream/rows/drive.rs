@@ -4,6 +4,7 @@
 use std::{future, mem, ops::ControlFlow};
 
 use arrow::datatypes::Schema;
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_runtime::{
     cpu_pool::CpuPool,
     metrics::{Stage, StageTimes},
@@ -11,7 +12,6 @@ use forebay_runtime::{
 
 use super::scan::RowScan;
 use crate::{
-    catalog::{RowGroup, Snapshot},
     scan::{self, ScanError},
     stream::error::StreamError,
 };

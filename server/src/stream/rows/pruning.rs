@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
+use forebay_catalog::Snapshot;
 use forebay_expr::ColumnStatistics;
 use forebay_plan::ROW_ID;
 
 use super::{expressions::Expressions, scan::RowScan, selection::Rows};
 use crate::{
-    catalog::Snapshot,
     scan,
     stream::{environment::Environment, error::StreamError},
 };

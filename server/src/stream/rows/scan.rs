@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, metrics::StageTimes};
 
 use super::{
@@ -9,10 +10,7 @@ use super::{
     passing::Passing,
     selection::Rows,
 };
-use crate::{
-    catalog::{RowGroup, Snapshot},
-    stream::{environment::Environment, error::StreamError},
-};
+use crate::stream::{environment::Environment, error::StreamError};
 
 /// The rows to read of a snapshot, and what reads them. Cheap to clone.
 #[derive(Clone)]

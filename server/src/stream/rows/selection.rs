@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use arrow::{buffer::BooleanBuffer, datatypes::SchemaRef};
+use forebay_catalog::{RowGroup, Snapshot};
 use forebay_kernels::Program;
 use forebay_runtime::metrics::StageTimes;
 
@@ -14,7 +15,6 @@ use super::{
     prefilter::{self, NextRows, Prefilter},
 };
 use crate::{
-    catalog::{RowGroup, Snapshot},
     scan::{ALL_ROWS, Projection, RowGroupReader},
     stream::error::StreamError,
 };

@@ -8,6 +8,7 @@ mod targets;
 use std::{mem, sync::Arc, time::Instant};
 
 use arrow::datatypes::SchemaRef;
+use forebay_catalog::is_narrowed;
 use forebay_order::{Piece, Sequence};
 use forebay_plan::{PlanError, Take, TakeBy};
 use forebay_proto::v1;
@@ -28,7 +29,6 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::catalog::is_narrowed;
 use read::BatchReader;
 use targets::Targets;
 

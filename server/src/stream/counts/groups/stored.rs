@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
+use forebay_catalog::Snapshot;
 use forebay_proto::v1;
 use forebay_runtime::budget::Budget;
 use prost::Message;
 
 use super::table::{GroupRows, GroupTable};
-use crate::{
-    catalog::Snapshot,
-    stream::{counts::store::Storable, rows::group::GroupColumn},
-};
+use crate::stream::{counts::store::Storable, rows::group::GroupColumn};
 
 /// A table as it is stored.
 #[derive(Clone, PartialEq, Message)]

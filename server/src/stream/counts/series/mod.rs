@@ -6,6 +6,7 @@ mod runs;
 
 use std::{collections::HashSet, sync::Arc};
 
+use forebay_catalog::Snapshot;
 use forebay_plan::PlanError;
 use forebay_runtime::{
     budget::{Budget, Reservation},
@@ -19,10 +20,7 @@ use super::{
     passing::KEPT_MAX,
     store::{Results, Storable},
 };
-use crate::{
-    catalog::Snapshot,
-    stream::{error::StreamError, rows::pass::each},
-};
+use crate::stream::{error::StreamError, rows::pass::each};
 use columns::Edge;
 pub(crate) use columns::SeriesColumns;
 use runs::{Runs, SERIES_BYTES};

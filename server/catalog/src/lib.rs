@@ -1,8 +1,10 @@
 //! Datasets and their snapshots: the files of a dataset pinned with their footers, so that an epoch reads one state of
 //! them.
 //!
-//! This module lists files and reads footers of Parquet and Arrow IPC files. It never reads data pages (`scan` does) and has no access to
-//! plans or order.
+//! This crate lists files and reads footers of Parquet and Arrow IPC files. It never reads data pages (`forebay-scan` does) and has no access
+//! to plans or order. A [view] is a dataset that `forebay-prepare` writes from SQL over others.
+
+#![forbid(unsafe_code)]
 
 mod arrow_footer;
 mod arrow_layout;
@@ -55,6 +57,7 @@ mod table_url;
 mod thrift_writer;
 mod trust;
 mod union;
+pub mod view;
 mod walk;
 
 use std::{

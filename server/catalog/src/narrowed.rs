@@ -106,7 +106,7 @@ mod tests {
     use object_store::{ObjectMeta, path::Path};
 
     use super::*;
-    use crate::catalog::{found_files::Listing, location::Location};
+    use crate::{found_files::Listing, location::Location};
 
     fn files(names: &[&str]) -> ListedFiles {
         let object = |name: &&str| ObjectMeta {

@@ -8,7 +8,7 @@ use std::{
 use forebay_runtime::state::short_digest;
 
 use super::Snapshot;
-use crate::catalog::{error::CatalogError, row_groups::RowGroup};
+use crate::{error::CatalogError, row_groups::RowGroup};
 
 impl Snapshot {
     /// The same narrowed snapshot, with rows that have the numbers that they have in the snapshot of all files, and with

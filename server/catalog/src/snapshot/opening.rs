@@ -19,7 +19,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, path::Path};
 
 use super::{File, Snapshot};
-use crate::catalog::{
+use crate::{
     error::CatalogError,
     file_footer::wide,
     footer,
@@ -40,7 +40,7 @@ const FOOTERS_IN_FLIGHT: usize = 16;
 
 /// The files of a snapshot that another process has opened, and what they have in common.
 #[derive(Debug)]
-pub(in crate::catalog) struct PinnedFiles {
+pub(crate) struct PinnedFiles {
     pub dataset: String,
     pub store: Store,
     pub digest: String,
@@ -66,7 +66,7 @@ struct Parts<'a> {
 }
 
 /// Opens every file that no earlier snapshot has, and unites the schemas of all files.
-pub(in crate::catalog) async fn open(
+pub(crate) async fn open(
     dataset: &str,
     listed: &Arc<ListedFiles>,
     earlier: &[Arc<Snapshot>],
@@ -87,7 +87,7 @@ pub(in crate::catalog) async fn open(
 }
 
 /// Opens the files of another process's snapshot.
-pub(in crate::catalog) async fn open_pinned(pinned: PinnedFiles, cpu: &CpuPool) -> Result<Snapshot, CatalogError> {
+pub(crate) async fn open_pinned(pinned: PinnedFiles, cpu: &CpuPool) -> Result<Snapshot, CatalogError> {
     let PinnedFiles { dataset, store, digest, schema, partitions, objects, int96 } = pinned;
     let files = with_footers(&dataset, (&store, int96), &objects, &[], cpu).await?;
     let partitions = Partitions::of_values(&partitions);
