@@ -15,7 +15,6 @@ pub mod flight;
 pub mod gauges;
 pub mod images;
 pub mod metrics_http;
-pub mod scan;
 pub mod stream;
 pub mod tokenizers;
 pub mod udf;

@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "proto",
     "kernels",
     "server",
@@ -29,6 +29,7 @@ const CRATES: [&str; 18] = [
     "server/cache",
     "server/catalog",
     "server/engine",
+    "server/scan",
     "server/runtime",
     "server/prepare",
     "client",

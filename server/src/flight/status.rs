@@ -10,15 +10,13 @@ use forebay_lake::LakeError;
 use forebay_plan::PlanError;
 use forebay_proto::{DecodeError, is_active, v1::Reason};
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError, error::Disclosure};
+use forebay_scan::ScanError;
 use tonic::{
     Code, Status,
     metadata::{BinaryMetadataValue, MetadataMap},
 };
 
-use crate::{
-    auth::AccessError, images::ImagesError, scan::ScanError, stream::StreamError, tokenizers::TokensError,
-    udf::UdfError,
-};
+use crate::{auth::AccessError, images::ImagesError, stream::StreamError, tokenizers::TokensError, udf::UdfError};
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";

@@ -5,9 +5,10 @@ use forebay_engine::EngineError;
 use forebay_kernels::KernelError;
 use forebay_plan::PlanError;
 use forebay_runtime::{cpu_pool::CpuError, error::Disclosure};
+use forebay_scan::ScanError;
 
 use super::error::StreamError;
-use crate::{images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
+use crate::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 
 impl StreamError {
     /// What others than the caller may see.

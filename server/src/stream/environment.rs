@@ -9,8 +9,9 @@ use forebay_catalog::Catalog;
 use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
+use forebay_scan::Sharing;
 
-use crate::{images::ImagePool, scan::Sharing, tokenizers::Tokenizers, udf::Udfs};
+use crate::{images::ImagePool, tokenizers::Tokenizers, udf::Udfs};
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use forebay_runtime::{
     cpu_pool::CpuError,
     state::{PlansFull, StateError},
 };
+use forebay_scan::ScanError;
 
-use crate::{images::ImagesError, scan::ScanError, tokenizers::TokensError, udf::UdfError};
+use crate::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 
 /// Why a stream, fit or exchange cannot start, or ends early.
 #[derive(Debug, thiserror::Error)]

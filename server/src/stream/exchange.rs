@@ -16,6 +16,7 @@ use forebay_runtime::{
     budget::{Budget, Reservation},
     metrics::{Stage, StageTimes},
 };
+use forebay_scan::CHUNK_ROWS_MAX;
 
 use super::{
     environment::Environment,
@@ -32,7 +33,6 @@ use super::{
         passing::Passing,
     },
 };
-use crate::scan::CHUNK_ROWS_MAX;
 
 /// A plan compiled for batches of one schema. All exchanges with both share it.
 #[derive(Debug)]

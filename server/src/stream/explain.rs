@@ -14,6 +14,7 @@ use forebay_catalog::Snapshot;
 use forebay_order::{Sequence, Share, estimate, mixing, row_groups};
 use forebay_plan::{PlanError, Request};
 use forebay_proto::v1;
+use forebay_scan::LibraryReason;
 
 use super::{
     environment::Environment,
@@ -26,7 +27,6 @@ use super::{
         resolver::Resolver,
     },
 };
-use crate::scan::LibraryReason;
 use piece_reads::{KnownPages, PieceReads};
 use totals::{SAMPLE_BATCHES_MAX, SAMPLE_ROWS, add_totals};
 

@@ -8,6 +8,7 @@ use forebay_catalog::Snapshot;
 use forebay_plan::{PlanError, TableRows};
 use forebay_proto::v1;
 use forebay_runtime::metrics::{Stage, StageTimes};
+use forebay_scan::Projection;
 
 use super::{
     advice,
@@ -21,7 +22,6 @@ use super::{
     pieces::pieces,
     rows::{drive::RowSink, pass::in_turn, prefilter::NextRows, scan::RowScan, selection::Rows},
 };
-use crate::scan::Projection;
 
 /// Rows of the raw table of a snapshot.
 #[derive(Clone, Debug)]

@@ -10,12 +10,12 @@ use forebay_catalog::Snapshot;
 use forebay_expr::{ColumnStatistics, Expression, PruningStatistics};
 use forebay_kernels::{BatchBuilder, Chain, DType, KernelError, Op, OutputSpec, Program};
 
-use crate::{scan, stream::rows::expressions::Expressions};
+use crate::stream::rows::expressions::Expressions;
 
 /// The stored columns; those that have no null in any row that passes the filter are not nullable.
 pub(super) fn without_absent(stored: &Schema, snapshot: &Arc<Snapshot>, expressions: &Expressions) -> Schema {
     let names: Vec<String> = stored.fields().iter().map(|field| field.name().clone()).collect();
-    let statistics = scan::statistics(snapshot, &names);
+    let statistics = forebay_scan::statistics(snapshot, &names);
     let counted = |name: &String| statistics.columns.get(name).is_some_and(|known| is_zero(&known.null_counts));
     let filtered = |field: &Field| {
         expressions.filter.as_ref().is_some_and(|filter| excludes_nulls(filter, field, &expressions.filter_schema))

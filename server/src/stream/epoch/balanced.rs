@@ -10,18 +10,16 @@ use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
 };
+use forebay_scan::CHUNK_ROWS_MAX;
 
 use super::run::RunRows;
-use crate::{
-    scan::CHUNK_ROWS_MAX,
-    stream::{
-        error::StreamError,
-        prepare::balanced::RowDraws,
-        rows::{
-            drive::{Next, RowSource},
-            passing::Passing,
-            reader::RowReader,
-        },
+use crate::stream::{
+    error::StreamError,
+    prepare::balanced::RowDraws,
+    rows::{
+        drive::{Next, RowSource},
+        passing::Passing,
+        reader::RowReader,
     },
 };
 

@@ -12,17 +12,15 @@ use forebay_cache::{CachedGroup, ChunkClaim, GroupChunks, PlanRows};
 use forebay_kernels::compact;
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, Stage, StageTimes};
+use forebay_scan::{RowGroupReader, SharedBytes};
 
 use super::run::RunRows;
-use crate::{
-    scan::{self, RowGroupReader, SharedBytes},
-    stream::{
-        device::Workspace,
-        environment::Environment,
-        error::StreamError,
-        prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
-        rows::{drive::Next, passing::Passing},
-    },
+use crate::stream::{
+    device::Workspace,
+    environment::Environment,
+    error::StreamError,
+    prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
+    rows::{drive::Next, passing::Passing},
 };
 
 /// A row group that the cache has room for.
@@ -235,7 +233,7 @@ impl CachedReader {
         let row_group = &snapshot.row_groups()[self.row_group];
         let skip = (chunk as u64).saturating_mul(self.chunks.chunk_rows);
         let rows = skip..self.end;
-        let reader = scan::open_shared(snapshot, row_group, projection, rows, cpu, budget, &self.bytes).await?;
+        let reader = forebay_scan::open_shared(snapshot, row_group, projection, rows, cpu, budget, &self.bytes).await?;
         self.fetch_time += reader.fetch_time();
         self.reader = Some((reader, chunk));
         Ok(())

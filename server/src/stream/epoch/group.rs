@@ -6,6 +6,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use forebay_cache::{CachedChunks, PlanRows};
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, StageTimes};
+use forebay_scan::ALL_ROWS;
 
 use super::{
     balanced::BalancedReader,
@@ -16,20 +17,17 @@ use super::{
     stored::{self, stored_rows},
     windowed::{ComputedRows, WindowedReader},
 };
-use crate::{
-    scan::ALL_ROWS,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        prepare::{
-            balanced::RowDraws,
-            cache_level::CacheLevel,
-            dataset::{PreparedDataset, Units},
-        },
-        rows::{
-            drive::{Next, RowSource},
-            reader::{PartOfChunk, RowReader},
-        },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    prepare::{
+        balanced::RowDraws,
+        cache_level::CacheLevel,
+        dataset::{PreparedDataset, Units},
+    },
+    rows::{
+        drive::{Next, RowSource},
+        reader::{PartOfChunk, RowReader},
     },
 };
 

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use forebay_cache::CachedChunks;
 use forebay_plan::PackedOutput;
 use forebay_runtime::metrics::{Stage, StageTimes};
+use forebay_scan::ALL_ROWS;
 
 use super::{
     packed::PackedReader,
@@ -13,16 +14,13 @@ use super::{
     shared_sequences::{SequenceGroup, Sequences},
     stored,
 };
-use crate::{
-    scan::ALL_ROWS,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
-        rows::{
-            drive::{Next, RowSink, drive},
-            passing::Passing,
-        },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
+    rows::{
+        drive::{Next, RowSink, drive},
+        passing::Passing,
     },
 };
 

@@ -3,15 +3,13 @@
 use std::{ops::Range, sync::Arc};
 
 use forebay_cache::CachedChunks;
+use forebay_scan::RowGroupChunks;
 
-use crate::{
-    scan::RowGroupChunks,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        prepare::{cache_level::file_state, dataset::PreparedDataset},
-        rows::reader::RowReader,
-    },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    prepare::{cache_level::file_state, dataset::PreparedDataset},
+    rows::reader::RowReader,
 };
 
 /// The stored rows of a row group that are decoded for these passing ones.

@@ -7,13 +7,11 @@ use std::{
 };
 
 use forebay_order::Piece;
+use forebay_scan::{ALL_ROWS, GroupPages};
 use futures::{StreamExt, TryStreamExt};
 
-use crate::{
-    scan::{self, ALL_ROWS, GroupPages},
-    stream::{
-        environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::dataset::PreparedDataset,
-    },
+use crate::stream::{
+    environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::dataset::PreparedDataset,
 };
 
 /// Row groups whose pages are read for an explanation, at most; others count as a whole.
@@ -72,7 +70,7 @@ impl<'a> PieceReads<'a> {
     pub(super) fn new(prepared: &'a PreparedDataset, source: usize, pages: &'a KnownPages) -> Self {
         let (snapshot, projection) = (&prepared.snapshot, &prepared.compiled.rows.projection);
         let whole = snapshot.row_groups().iter();
-        let whole = whole.map(|group| scan::read_bytes(snapshot, group, projection, &ALL_ROWS, None)).collect();
+        let whole = whole.map(|group| forebay_scan::read_bytes(snapshot, group, projection, &ALL_ROWS, None)).collect();
         Self { prepared, source, whole, pages }
     }
 
@@ -115,7 +113,7 @@ impl<'a> PieceReads<'a> {
         let (snapshot, projection) = (&self.prepared.snapshot, &self.prepared.compiled.rows.projection);
         let group = &snapshot.row_groups()[piece.row_group];
         let rows = needed_rows(self.prepared, piece.row_group, &(piece.skip..piece.skip + piece.take));
-        if !scan::is_partial(snapshot, group, projection, &rows) {
+        if !forebay_scan::is_partial(snapshot, group, projection, &rows) {
             return self.whole[piece.row_group];
         }
         let place = (self.source, piece.row_group);
@@ -126,6 +124,6 @@ impl<'a> PieceReads<'a> {
             }
             return self.whole[piece.row_group];
         };
-        scan::read_bytes(snapshot, group, projection, &rows, Some(pages))
+        forebay_scan::read_bytes(snapshot, group, projection, &rows, Some(pages))
     }
 }

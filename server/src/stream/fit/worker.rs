@@ -10,27 +10,25 @@ use forebay_catalog::{CatalogError, SentSnapshot, Snapshot, Stores};
 use forebay_engine::PartialRows;
 use forebay_plan::{PlanError, Question, Tables};
 use forebay_runtime::{metrics::StageTimes, state::short_digest};
+use forebay_scan::ScanError;
 use prost::Message;
 
 use super::{
     elsewhere::PassMessage,
     layout::{Layout, PassValues},
 };
-use crate::{
-    scan::ScanError,
-    stream::{
-        ahead::{Ahead, AheadSender},
-        counts::recent::SharedResults,
-        environment::{Environment, StreamParts},
-        error::StreamError,
-        flights::Progress,
-        prepare::functions::with_functions,
-        row_pass::{self, PassSink},
-        rows::{
-            drive::RowSink,
-            expressions::{Expressions, RowsOf},
-            prefilter::NextRows,
-        },
+use crate::stream::{
+    ahead::{Ahead, AheadSender},
+    counts::recent::SharedResults,
+    environment::{Environment, StreamParts},
+    error::StreamError,
+    flights::Progress,
+    prepare::functions::with_functions,
+    row_pass::{self, PassSink},
+    rows::{
+        drive::RowSink,
+        expressions::{Expressions, RowsOf},
+        prefilter::NextRows,
     },
 };
 

@@ -9,27 +9,25 @@ use forebay_kernels::Program;
 use forebay_plan::{Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows};
 use forebay_proto::v1;
 use forebay_runtime::state::Kind;
+use forebay_scan::Projection;
 use prost::Message as _;
 
 use super::{
     cache::{Compiler, PinnedPlan},
     drift::FittedColumns,
 };
-use crate::{
-    scan::Projection,
-    stream::{
-        counts::series::SeriesColumns,
-        device::Executable,
-        environment::Environment,
-        error::StreamError,
-        plan_records::StoredFor,
-        plan_store::{FittedTypes, PlanStore},
-        rows::{
-            expressions::{Expressions, RowsOf},
-            function_column::FunctionColumn,
-            group::{GroupColumn, GroupFilter},
-            selection::Rows,
-        },
+use crate::stream::{
+    counts::series::SeriesColumns,
+    device::Executable,
+    environment::Environment,
+    error::StreamError,
+    plan_records::StoredFor,
+    plan_store::{FittedTypes, PlanStore},
+    rows::{
+        expressions::{Expressions, RowsOf},
+        function_column::FunctionColumn,
+        group::{GroupColumn, GroupFilter},
+        selection::Rows,
     },
 };
 

@@ -13,15 +13,13 @@ use forebay_kernels::{LookupTable, Prefix, TableKeys, TableTimes};
 use forebay_plan::{Lookup, PlanError, Tables};
 use forebay_proto::v1;
 use forebay_runtime::{error::near_names, metrics::StageTimes};
+use forebay_scan::Projection;
 
 use super::table_columns::CountedColumn;
-use crate::{
-    scan::Projection,
-    stream::{
-        environment::Environment,
-        error::StreamError,
-        rows::{drive::RowSink, pass::in_turn, prefilter::NextRows, scan::RowScan, selection::Rows},
-    },
+use crate::stream::{
+    environment::Environment,
+    error::StreamError,
+    rows::{drive::RowSink, pass::in_turn, prefilter::NextRows, scan::RowScan, selection::Rows},
 };
 
 /// The most uncompressed bytes of a table's column: a lookup keeps its columns in memory.

@@ -9,12 +9,10 @@ use forebay_runtime::{
     cpu_pool::CpuPool,
     metrics::{Stage, StageTimes},
 };
+use forebay_scan::ScanError;
 
 use super::scan::RowScan;
-use crate::{
-    scan::{self, ScanError},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// A source of rows.
 pub(crate) trait RowSource: Send + 'static {
@@ -148,5 +146,5 @@ async fn decode<T: Send + 'static>(
     columns: &Schema,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ScanError> {
-    cpu.run(job).await.map_err(|panic| scan::panicked(snapshot, row_group, columns, &panic))
+    cpu.run(job).await.map_err(|panic| forebay_scan::panicked(snapshot, row_group, columns, &panic))
 }

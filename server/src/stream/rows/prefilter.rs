@@ -12,9 +12,10 @@ use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
 };
+use forebay_scan::RowGroupReader;
 
 use super::{derivation::Derivation, expressions::Expressions, group::GroupFilter, passing::Passing};
-use crate::{scan::RowGroupReader, stream::error::StreamError};
+use crate::stream::error::StreamError;
 
 /// Decides which rows pass from fewer columns than are read.
 #[derive(Clone, Debug)]

@@ -8,10 +8,7 @@ use forebay_expr::ColumnStatistics;
 use forebay_plan::ROW_ID;
 
 use super::{expressions::Expressions, scan::RowScan, selection::Rows};
-use crate::{
-    scan,
-    stream::{environment::Environment, error::StreamError},
-};
+use crate::stream::{environment::Environment, error::StreamError};
 
 /// Prepares to read these columns, stored, joined or derived, of the rows that pass; with the row groups that may have
 /// such rows. Runs on the CPU pool, whose stacks are deep enough for expressions.
@@ -33,7 +30,7 @@ pub(crate) async fn pruned_scan(
 /// The row groups that may have passing rows. Runs on the CPU pool.
 pub(crate) fn row_groups(snapshot: &Snapshot, expressions: &Expressions) -> Vec<usize> {
     let may_pass = expressions.filter.as_ref().map(|filter| {
-        let mut statistics = scan::statistics(snapshot, filter.columns());
+        let mut statistics = forebay_scan::statistics(snapshot, filter.columns());
         if filter.columns().iter().any(|column| column == ROW_ID) {
             statistics.columns.insert(ROW_ID.to_owned(), row_id_statistics(snapshot));
         }

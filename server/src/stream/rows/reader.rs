@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use arrow::buffer::BooleanBuffer;
 use forebay_runtime::metrics::StageTimes;
+use forebay_scan::{ALL_ROWS, RowGroupReader, SharedBytes};
 
 use super::{
     drive::{Next, RowSource},
@@ -12,10 +13,7 @@ use super::{
     prefilter::NextRows,
     scan::RowScan,
 };
-use crate::{
-    scan::{self, ALL_ROWS, RowGroupReader, SharedBytes},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// A row group whose bytes are fetched, decoded up to the last chunk.
 pub(crate) struct RowReader {
@@ -56,7 +54,7 @@ impl RowScan {
         let Self { cpu, budget, snapshot, rows, .. } = self;
         let group = self.row_group(row_group);
         let next_row = group.rows.start + stored.start;
-        let reader = scan::open_shared(snapshot, group, &rows.projection, stored, cpu, budget, shared).await?;
+        let reader = forebay_scan::open_shared(snapshot, group, &rows.projection, stored, cpu, budget, shared).await?;
         Ok(RowReader { scan: self.clone(), reader, row_group, next_row, incomplete: None, complete: None })
     }
 }

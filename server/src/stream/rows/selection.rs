@@ -6,6 +6,7 @@ use arrow::{buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_catalog::{RowGroup, Snapshot};
 use forebay_kernels::Program;
 use forebay_runtime::metrics::StageTimes;
+use forebay_scan::{ALL_ROWS, Projection, RowGroupReader};
 
 use super::{
     derivation::Derivation,
@@ -14,10 +15,7 @@ use super::{
     group::GroupFilter,
     prefilter::{self, NextRows, Prefilter},
 };
-use crate::{
-    scan::{ALL_ROWS, Projection, RowGroupReader},
-    stream::error::StreamError,
-};
+use crate::stream::error::StreamError;
 
 /// The columns to read of a snapshot, and the derivation of its chunks.
 #[derive(Debug)]

@@ -7,24 +7,22 @@ use arrow::{array::RecordBatch, compute::take_record_batch};
 use forebay_kernels::compact;
 use forebay_plan::{PlanError, TakeBy};
 use forebay_runtime::metrics::{Stage, StageTimes};
+use forebay_scan::ALL_ROWS;
 use futures::StreamExt;
 
 use super::targets::{Dropped, GroupTargets, Targets};
-use crate::{
-    scan::ALL_ROWS,
-    stream::{
-        ahead::fetched_ahead,
-        device::{Builder, Workspace},
-        environment::Environment,
-        error::StreamError,
-        prepare::{dataset::PreparedDataset, ordered::Ordered},
-        rows::{
-            drive::{Next, RowSink, RowSource, drive},
-            passing::Passing,
-            prefilter::NextRows,
-            reader::RowReader,
-            scan::RowScan,
-        },
+use crate::stream::{
+    ahead::fetched_ahead,
+    device::{Builder, Workspace},
+    environment::Environment,
+    error::StreamError,
+    prepare::{dataset::PreparedDataset, ordered::Ordered},
+    rows::{
+        drive::{Next, RowSink, RowSource, drive},
+        passing::Passing,
+        prefilter::NextRows,
+        reader::RowReader,
+        scan::RowScan,
     },
 };
 

@@ -3,6 +3,8 @@
 //! Reads the given columns of the given row groups and checks that each file is still the pinned one. It has no access
 //! to plans, filters or order.
 
+#![forbid(unsafe_code)]
+
 mod arrow_columns;
 mod arrow_part;
 mod cached_chunks;
