@@ -4,9 +4,7 @@
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
 //! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length, and a [`Windowing`] makes matrices of
-//! consecutive rows. A [`TextEncoder`] turns text into
-//! lists of tokens, and an [`ImageDecoder`] turns images into tensors. [`Prefix`] computes the values that a fit learns
-//! from, and [`hash64`] the hashes of a column's values.
+//! consecutive rows. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files or DataFusion, and starts no threads, except that the feature
 //! `cuda` compiles programs for the GPU in one. The same programs serve training and online serving, and are the oracle
@@ -42,7 +40,6 @@ pub mod cuda;
 mod domain;
 mod error;
 mod execute;
-mod image;
 mod ops;
 mod pack;
 mod prefix;
@@ -50,11 +47,10 @@ mod program;
 mod spec;
 #[cfg(test)]
 mod testing;
-mod tokenize;
 mod vector;
 mod windows;
 
-pub use compile::program::Program;
+pub use compile::{chain_ops::FIXED_WIDTH_MAX, outputs::SHAPE_KEY, program::Program};
 pub use error::{CompileError, KernelError, OpProblem};
 pub use execute::{
     builder::BatchBuilder,
@@ -62,10 +58,6 @@ pub use execute::{
     hash_values::{hash64, hash64_integer, is_hashable},
     interleave::Interleave,
     workspace::Workspace,
-};
-pub use image::{
-    Crop, CropBox, IMAGE_PIXELS_MAX, IMAGE_VALUES_MAX, ImageBytes, ImageDecoder, ImageFormat, ImageHeader, ImageKey,
-    ImageProblem, ImageRow, ImageRows, ImageSpec, ImageView, JpegFrame, Normalize, Orientation, Resample, box_type,
 };
 pub use ops::{
     Op,
@@ -81,8 +73,5 @@ pub use ops::{
 pub use pack::{DOCUMENT_IDS, POSITION_IDS, Packer, Packing};
 pub use prefix::Prefix;
 pub use spec::{Chain, DType, MAX_COLUMNS, OutputSpec};
-pub use tokenize::{
-    SCRATCH_BYTES_PER_BYTE, TOKENIZER_BYTES_MAX, TextEncoder, TokenProblem, Tokenization, Tokenizer, TokenizerError,
-    Truncation, is_text, text_runs,
-};
+pub use vector::math::ln;
 pub use windows::{PlacedWindow, WindowPart, Windowing};

@@ -16,9 +16,10 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "proto",
     "kernels",
+    "kernels/media",
     "server",
     "server/settings",
     "server/order",

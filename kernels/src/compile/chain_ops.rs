@@ -9,13 +9,12 @@ use crate::{
     },
     domain::{Domain, Number, is_integer, list_item},
     error::OpProblem,
-    image::IMAGE_VALUES_MAX,
     ops::{Op, list::ListSteps, pad::Side},
     vector::{cast::Rounding, mapped::SharedTables},
 };
 
-/// The longest fixed-size lists that are laid out as columns: those of images.
-const FIXED_WIDTH_MAX: usize = IMAGE_VALUES_MAX as usize;
+/// The longest fixed-size lists that are laid out as columns, such as the values of an image: 2^24, as 2364 × 2364 × 3.
+pub const FIXED_WIDTH_MAX: usize = 1 << 24;
 
 /// The number of columns that a column of fixed-size lists of numbers is laid out as, and their kind; `None` for other
 /// columns, and if an op takes lists.

@@ -5,7 +5,7 @@
 //! `lookup` over the table's rows, it executes through the function in [`inputs::Inputs`].
 
 pub(crate) mod chain;
-mod chain_ops;
+pub(crate) mod chain_ops;
 mod cross;
 mod encoding;
 pub(crate) mod inputs;

@@ -18,7 +18,7 @@ use crate::{
 
 /// The key of a tensor's shape, a list in JSON, in the metadata of a column whose rows are tensors. An output of such a
 /// column alone has its shape, and is not limited by [`crate::MAX_COLUMNS`].
-pub(crate) const SHAPE_KEY: &str = "forebay.shape";
+pub const SHAPE_KEY: &str = "forebay.shape";
 
 /// A compiled output. Inputs are positions in `Program::input_columns`.
 #[derive(Clone, Debug)]

@@ -93,9 +93,9 @@ fn ln_parts_single(k: f32, f: f32, c: f32) -> f32 {
     s * (half_square + r) + (k * LN_2_LOW_SINGLE + c) - half_square + f + k * LN_2_HIGH_SINGLE
 }
 
-/// ln x: NaN below 0, −inf at 0 and −0.
+/// ln x: NaN below 0, −inf at 0 and −0. Of additions and multiplications alone, so that it is the same on every machine.
 #[inline(always)]
-pub(crate) fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     let is_small = x < f64::MIN_POSITIVE;
     let (k, f) = reduce(if is_small { x * TWO_54 } else { x });
     let result = ln_parts(f64::from(if is_small { k - 54 } else { k }), f, 0.0);

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, BinaryArray};
-use forebay_kernels::{
-    Crop, ImageBytes, ImageDecoder, ImageHeader, ImageKey, ImageRow, ImageRows, ImageSpec, Resample,
-};
+use forebay_media::{Crop, ImageBytes, ImageDecoder, ImageHeader, ImageKey, ImageRow, ImageRows, ImageSpec, Resample};
 
 /// Images with more pixels are not decoded: a run would take seconds and its memory.
 const PIXELS_MAX: u64 = 1 << 20;

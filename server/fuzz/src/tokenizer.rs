@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, StringArray};
-use forebay_kernels::{TextEncoder, Tokenization, Tokenizer, Truncation};
+use forebay_media::{TextEncoder, Tokenization, Tokenizer, Truncation};
 
 use crate::repeated::written_out;
 

@@ -6,7 +6,8 @@
 mod check;
 pub(super) mod defaults;
 
-use forebay_kernels::{Chain, Crop, DType, ImageSpec, Normalize, OutputSpec, Resample};
+use forebay_kernels::{Chain, DType, OutputSpec};
+use forebay_media::{Crop, ImageSpec, Normalize, Resample};
 use forebay_proto::v1::{
     self,
     decode_image::{self as message, OnError},

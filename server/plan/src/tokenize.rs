@@ -3,7 +3,7 @@
 //!
 //! In a program there is no such op: its chain begins at the column of its result.
 
-use forebay_kernels::{Tokenization, Truncation};
+use forebay_media::{Tokenization, Truncation};
 use forebay_proto::v1::{self, fill_null::Fill, op::Op as OpMessage};
 use forebay_runtime::state::short_digest;
 

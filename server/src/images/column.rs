@@ -8,7 +8,7 @@ use arrow::{
     compute::concat,
     datatypes::{DataType, Field},
 };
-use forebay_kernels::{ImageBytes, ImageDecoder, ImageKey, ImageProblem, ImageRows, ImageSpec, box_type};
+use forebay_media::{ImageBytes, ImageDecoder, ImageKey, ImageProblem, ImageRows, ImageSpec, box_type};
 use forebay_runtime::{
     budget::{Budget, Reservation},
     metrics,

@@ -1,7 +1,7 @@
 //! Errors of the images of rows, worded for the author of the plan.
 
 use arrow::error::ArrowError;
-use forebay_kernels::ImageProblem;
+use forebay_media::ImageProblem;
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 /// Why rows have no tensors.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_kernels::{ImageBytes, ImageHeader, ImageKey, ImageProblem, ImageRow, ImageSpec};
+use forebay_media::{ImageBytes, ImageHeader, ImageKey, ImageProblem, ImageRow, ImageSpec};
 
 /// Pixels of a job, unless a single image has more: some milliseconds of work.
 const JOB_PIXELS_MAX: u64 = 1 << 20;
@@ -73,7 +73,7 @@ pub(super) fn rows<'a>(
 
 #[cfg(test)]
 mod tests {
-    use forebay_kernels::{Crop, ImageFormat, Orientation, Resample};
+    use forebay_media::{Crop, ImageFormat, Orientation, Resample};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! How images are turned: as their metadata says, like the images of other columns, or not at all.
 
-use forebay_kernels::{ImageBytes, ImageHeader, Orientation};
+use forebay_media::{ImageBytes, ImageHeader, Orientation};
 
 use super::jobs::{Headers, headers};
 
@@ -47,7 +47,7 @@ fn lies_across(image: &ImageHeader, other: &ImageHeader) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use forebay_kernels::ImageFormat;
+    use forebay_media::ImageFormat;
 
     use super::*;
 

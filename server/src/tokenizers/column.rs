@@ -6,7 +6,7 @@ use arrow::{
     array::{Array, ArrayRef},
     compute::concat,
 };
-use forebay_kernels::{SCRATCH_BYTES_PER_BYTE, TextEncoder, TokenProblem, text_runs};
+use forebay_media::{SCRATCH_BYTES_PER_BYTE, TextEncoder, TokenProblem, text_runs};
 use forebay_runtime::{
     budget::{Budget, BudgetError, Reservation},
     cpu_pool::CpuPool,

@@ -1,6 +1,6 @@
 //! Errors of the tokens of rows, worded for the author of the plan.
 
-use forebay_kernels::TokenProblem;
+use forebay_media::TokenProblem;
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError};
 
 /// Why rows have no tokens.

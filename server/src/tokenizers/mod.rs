@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use forebay_kernels::{TOKENIZER_BYTES_MAX, Tokenizer, TokenizerError};
+use forebay_media::{TOKENIZER_BYTES_MAX, Tokenizer, TokenizerError};
 use forebay_runtime::{error::near_names, state::short_digest};
 
 pub use column::{TokenColumn, Tokens};

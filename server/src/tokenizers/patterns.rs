@@ -1,7 +1,7 @@
 //! Bounds the regular expressions of a `tokenizer.json` that a client sends: the engine compiles an alternation in time that
 //! is quadratic in its length.
 
-use forebay_kernels::TokenizerError;
+use forebay_media::TokenizerError;
 use serde::Deserialize;
 use serde_json::Value;
 

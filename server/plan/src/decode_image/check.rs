@@ -1,6 +1,6 @@
 //! Checks of an op `decode_image`, and of what surrounds it.
 
-use forebay_kernels::IMAGE_VALUES_MAX;
+use forebay_media::IMAGE_VALUES_MAX;
 use forebay_proto::{
     ops,
     v1::{

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use forebay_kernels::{ImageDecoder, ImageProblem, Tokenizer, TokenizerError};
+use forebay_media::{ImageDecoder, ImageProblem, Tokenizer, TokenizerError};
 use forebay_plan::{PlanError, TokenizeCall};
 use forebay_proto::v1;
 

@@ -9,7 +9,7 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     datatypes::{FieldRef, Schema},
 };
-use forebay_kernels::ImageKey;
+use forebay_media::ImageKey;
 use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use forebay_kernels::{TextEncoder, is_text};
+use forebay_media::{TextEncoder, is_text};
 use forebay_plan::{PlanError, UdfCall};
 use forebay_proto::v1;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use forebay_kernels::{ImageBytes, ImageDecoder};
+use forebay_media::{ImageBytes, ImageDecoder};
 use forebay_plan::{DecodeImageCall, PlanError};
 use forebay_proto::v1::{self, decode_image};
 

@@ -3,16 +3,16 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field};
+use forebay_kernels::{FIXED_WIDTH_MAX, SHAPE_KEY};
 
 use super::{
     draw::ImageKey,
     header::ImageHeader,
     view::{self, Crop, ImageView},
 };
-use crate::compile::outputs::SHAPE_KEY;
 
 /// The most values of a tensor: 2^24, such as 2364 × 2364 × 3.
-pub const IMAGE_VALUES_MAX: u64 = 1 << 24;
+pub const IMAGE_VALUES_MAX: u64 = FIXED_WIDTH_MAX as u64;
 
 /// Bytes that a decoder takes for a pixel: a progressive JPEG of four components has 8 of coefficients, 4 decoded and 3 of
 /// RGB; PNG, WebP and GIF need less.

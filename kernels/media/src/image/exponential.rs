@@ -1,7 +1,7 @@
 //! The exponential function and the logarithm of doubles, of additions and multiplications alone: the functions of the
 //! system's library may differ in the last bit, and a crop must be the same on every machine.
 
-pub(super) use crate::vector::math::ln;
+pub(super) use forebay_kernels::ln;
 
 /// ln 2 in two parts: the upper part ends in enough zero bits to make its products with small integers exact.
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
