@@ -13,8 +13,5 @@ pub mod config;
 pub mod daemon;
 pub mod flight;
 pub mod gauges;
-pub mod images;
 pub mod metrics_http;
 pub mod stream;
-pub mod tokenizers;
-pub mod udf;

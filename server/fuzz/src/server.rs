@@ -11,6 +11,7 @@ use std::{
 
 use forebay_cache::RowCache;
 use forebay_catalog::{Catalog, Location, Stores};
+use forebay_columns::{tokenizers::Tokenizers, udf::Udfs};
 use forebay_engine::Engine;
 use forebay_plan::{Limits, RequestLimits};
 use forebay_runtime::{
@@ -22,8 +23,6 @@ use forebay_runtime::{
 use forebay_server::{
     flight::{MessageLimits, Router, Service},
     stream::{Device, StreamParts, Streams},
-    tokenizers::Tokenizers,
-    udf::Udfs,
 };
 use futures::Future;
 use tokio::runtime::{Builder, Runtime};

@@ -27,6 +27,7 @@ pub use flags::{Flags, Verb};
 pub use state::{StateKind, StatePlace};
 
 use forebay_catalog::{Location, ViewDefinition};
+use forebay_columns::{tokenizers::NamedTokenizer, udf::UdfSocket};
 use forebay_plan::RequestLimits;
 use forebay_runtime::{
     log::{self, LogSettings},
@@ -37,8 +38,6 @@ use forebay_settings::ByteSize;
 use crate::{
     auth::{PrincipalsFile, StreamLimits, Tls},
     stream::DeviceName,
-    tokenizers::NamedTokenizer,
-    udf::UdfSocket,
 };
 use address::{METRICS_PUBLIC, listen, replica, tcp};
 use error::wrong;

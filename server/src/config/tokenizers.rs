@@ -2,11 +2,12 @@
 
 use std::path::absolute;
 
+use forebay_columns::tokenizers::NamedTokenizer;
+
 use super::{
     datasets::check_name,
     error::{ConfigError, ConfigProblems, wrong},
 };
-use crate::tokenizers::NamedTokenizer;
 
 /// Returns every valid tokenizer, in the order of the command line, and the problems of the others.
 pub(super) fn open(values: &[String]) -> Result<Vec<NamedTokenizer>, ConfigProblems> {

@@ -20,6 +20,7 @@ use forebay_catalog::{
     CatalogError, LocationError,
     view::{ViewLimits, Views},
 };
+use forebay_columns::{tokenizers::Tokenizers, udf::Udfs};
 use forebay_engine::{Engine, EngineError};
 use forebay_plan::Limits;
 use forebay_runtime::{
@@ -50,8 +51,6 @@ use crate::{
     gauges,
     metrics_http::MetricsListener,
     stream::{Device, StreamParts, Streams},
-    tokenizers::Tokenizers,
-    udf::Udfs,
 };
 
 pub use check::{Findings, check};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use forebay_catalog::{CatalogError, StoreError, view::ViewError};
+use forebay_columns::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_kernels::KernelError;
@@ -16,7 +17,7 @@ use tonic::{
     metadata::{BinaryMetadataValue, MetadataMap},
 };
 
-use crate::{auth::AccessError, images::ImagesError, stream::StreamError, tokenizers::TokensError, udf::UdfError};
+use crate::{auth::AccessError, stream::StreamError};
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";

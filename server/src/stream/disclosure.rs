@@ -1,6 +1,7 @@
 //! What of each error others than the caller may see. An error that is added must be added here, too.
 
 use forebay_catalog::{CatalogError, view::ViewError};
+use forebay_columns::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 use forebay_engine::EngineError;
 use forebay_kernels::KernelError;
 use forebay_plan::PlanError;
@@ -8,7 +9,6 @@ use forebay_runtime::{cpu_pool::CpuError, error::Disclosure};
 use forebay_scan::ScanError;
 
 use super::error::StreamError;
-use crate::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 
 impl StreamError {
     /// What others than the caller may see.

@@ -6,12 +6,11 @@ use super::{
 };
 use forebay_cache::RowCache;
 use forebay_catalog::Catalog;
+use forebay_columns::{images::ImagePool, tokenizers::Tokenizers, udf::Udfs};
 use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 use forebay_scan::Sharing;
-
-use crate::{images::ImagePool, tokenizers::Tokenizers, udf::Udfs};
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_catalog::CatalogError;
+use forebay_columns::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 use forebay_engine::EngineError;
 use forebay_expr::ExprError;
 use forebay_plan::PlanError;
@@ -13,8 +14,6 @@ use forebay_runtime::{
     state::{PlansFull, StateError},
 };
 use forebay_scan::ScanError;
-
-use crate::{images::ImagesError, tokenizers::TokensError, udf::UdfError};
 
 /// Why a stream, fit or exchange cannot start, or ends early.
 #[derive(Debug, thiserror::Error)]

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use forebay_catalog::Catalog;
+use forebay_columns::{tokenizers::Tokenizers, udf::Udfs};
 use forebay_plan::Request;
 use forebay_proto::v1;
 use forebay_runtime::budget::Budget;
@@ -58,7 +59,6 @@ pub use replay::Replayed;
 pub use table::RawTable;
 pub use take::PreparedTake;
 
-use crate::{tokenizers::Tokenizers, udf::Udfs};
 use describe::Descriptions;
 use environment::Environment;
 pub use environment::StreamParts;

@@ -15,6 +15,7 @@ use std::{
 
 use forebay_cache::RowCache;
 use forebay_catalog::{Catalog, Location, Stores};
+use forebay_columns::{tokenizers::Tokenizers, udf::Udfs};
 use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, state::State};
@@ -22,8 +23,6 @@ use forebay_server::{
     auth::Peer,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
     stream::{Device, StreamParts, Streams},
-    tokenizers::Tokenizers,
-    udf::Udfs,
 };
 use futures::FutureExt;
 use hyper::{

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use forebay_columns::{
+    images::ImagePool,
+    tokenizers::{NamedTokenizer, TokenColumn, TokensError, check_patterns},
+    udf::UdfError,
+};
 use forebay_media::{ImageDecoder, ImageProblem, Tokenizer, TokenizerError};
 use forebay_plan::{PlanError, TokenizeCall};
 use forebay_proto::v1;
 
-use crate::{
-    images::ImagePool,
-    stream::{environment::Environment, error::StreamError, rows::functions::PlanFunctions},
-    tokenizers::{NamedTokenizer, TokenColumn, TokensError, check_patterns},
-    udf::UdfError,
-};
+use crate::stream::{environment::Environment, error::StreamError, rows::functions::PlanFunctions};
 
 /// Pins the functions of a plan to their digests, and returns them.
 pub(crate) async fn with_functions(

@@ -9,6 +9,11 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     datatypes::{FieldRef, Schema},
 };
+use forebay_columns::{
+    images::{ImageColumn, ImagePart, ImagesError, OnError},
+    tokenizers::TokenColumn,
+    udf::Function,
+};
 use forebay_media::ImageKey;
 use forebay_runtime::{
     budget::Budget,
@@ -16,12 +21,7 @@ use forebay_runtime::{
 };
 
 use super::passing::Passing;
-use crate::{
-    images::{ImageColumn, ImagePart, ImagesError, OnError},
-    stream::error::StreamError,
-    tokenizers::TokenColumn,
-    udf::Function,
-};
+use crate::stream::error::StreamError;
 
 /// What random crops of a stream's images are drawn from, besides their rows. A fit and a take have seed 0 and epoch 0.
 #[derive(Clone, Copy, Debug, Default)]

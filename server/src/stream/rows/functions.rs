@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema};
+use forebay_columns::{images::ImagePool, tokenizers::TokenColumn, udf::Function};
 use forebay_media::{TextEncoder, is_text};
 use forebay_plan::{PlanError, UdfCall};
 use forebay_proto::v1;
@@ -13,7 +14,7 @@ use super::{
     function_names::{argument_field, check_name},
     image_columns,
 };
-use crate::{images::ImagePool, stream::error::StreamError, tokenizers::TokenColumn, udf::Function};
+use crate::stream::error::StreamError;
 
 /// The functions of a plan by name, and the columns of its tokenizers by the name of the column.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use forebay_columns::images::{ImageColumn, ImagePart, ImagePool, OnError, Turning};
 use forebay_media::{ImageBytes, ImageDecoder};
 use forebay_plan::{DecodeImageCall, PlanError};
 use forebay_proto::v1::{self, decode_image};
@@ -11,7 +12,6 @@ use super::{
     function_column::{Computation, FunctionColumn},
     function_names::{argument_field, check_name},
 };
-use crate::images::{ImageColumn, ImagePart, ImagePool, OnError, Turning};
 
 /// Adds the columns of images, which are checked against the columns that they may read.
 pub(crate) fn add_columns(
