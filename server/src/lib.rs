@@ -14,4 +14,3 @@ pub mod daemon;
 pub mod flight;
 pub mod gauges;
 pub mod metrics_http;
-pub mod stream;

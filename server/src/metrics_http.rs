@@ -21,6 +21,7 @@ use forebay_runtime::{
     metrics::{self, PoolFigures, Pools},
     shutdown::{Phase, ShutdownWatch},
 };
+use forebay_stream::Streams;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,8 +36,6 @@ use tokio::{
 
 use places::Places;
 use status::StatusSource;
-
-use crate::stream::Streams;
 
 /// Limit of open connections; for a further one, another is closed.
 const CONNECTIONS_MAX: usize = 1024;

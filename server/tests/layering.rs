@@ -16,7 +16,7 @@ use std::{
 use imports::Crate;
 
 /// The crates whose source files are checked.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "proto",
     "kernels",
     "kernels/media",
@@ -32,6 +32,7 @@ const CRATES: [&str; 21] = [
     "server/columns",
     "server/engine",
     "server/scan",
+    "server/stream",
     "server/runtime",
     "server/prepare",
     "client",

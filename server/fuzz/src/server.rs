@@ -20,10 +20,8 @@ use forebay_runtime::{
     shutdown::{Shutdown, ShutdownWatch},
     state::State,
 };
-use forebay_server::{
-    flight::{MessageLimits, Router, Service},
-    stream::{Device, StreamParts, Streams},
-};
+use forebay_server::flight::{MessageLimits, Router, Service};
+use forebay_stream::{Device, StreamParts, Streams};
 use futures::Future;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Status;

@@ -9,7 +9,7 @@ use datafusion::{
     execution::{SendableRecordBatchStream, context::SessionContext},
     physical_plan::{ExecutionPlan, execute_stream},
 };
-use forebay_server::stream::PassRunner;
+use forebay_stream::PassRunner;
 
 #[cfg(feature = "ballista")]
 use crate::cluster::{self, Cluster, ClusterPasses};

@@ -34,11 +34,9 @@ use forebay_runtime::{
     state::Retention,
 };
 use forebay_settings::ByteSize;
+use forebay_stream::DeviceName;
 
-use crate::{
-    auth::{PrincipalsFile, StreamLimits, Tls},
-    stream::DeviceName,
-};
+use crate::auth::{PrincipalsFile, StreamLimits, Tls};
 use address::{METRICS_PUBLIC, listen, replica, tcp};
 use error::wrong;
 

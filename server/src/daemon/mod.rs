@@ -32,6 +32,7 @@ use forebay_runtime::{
     state::{State, StateError, is_configuration},
 };
 use forebay_settings::Values;
+use forebay_stream::{Device, StreamParts, Streams};
 use futures::{FutureExt, future::LocalBoxFuture};
 use rustix::{
     fs::{Mode, chmod},
@@ -50,7 +51,6 @@ use crate::{
     flight::{self, Access, BindError, Listener, MessageLimits, ReflectionError, ServeSettings, Service},
     gauges,
     metrics_http::MetricsListener,
-    stream::{Device, StreamParts, Streams},
 };
 
 pub use check::{Findings, check};

@@ -9,13 +9,13 @@ use std::{collections::BTreeSet, convert::Infallible, env, future, sync::Arc};
 use forebay_catalog::{CatalogError, Dataset, LocationError, view::Views};
 use forebay_runtime::{cpu_pool::CpuPool, metrics};
 use forebay_settings::{SettingsError, Values};
+use forebay_stream::Streams;
 use tokio::{signal::unix::Signal, task::spawn_blocking};
 
 use super::opening;
 use crate::{
     auth::{Auth, Tls},
     config::{Config, ConfigProblems, Flags},
-    stream::Streams,
 };
 
 /// Settings that a reload applies. Changes of all others need a restart.

@@ -8,15 +8,13 @@ use arrow_flight::{FlightEndpoint, Ticket};
 use bytes::Bytes;
 use forebay_proto::v1::{self, Reason};
 use forebay_runtime::error::near_names;
+use forebay_stream::{PlanRecord, StreamError, Streams};
 use hyper::{HeaderMap, header};
 use prost_types::Timestamp;
 use tonic::Status;
 
 use super::status;
-use crate::{
-    auth::{AccessError, Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey},
-    stream::{PlanRecord, StreamError, Streams},
-};
+use crate::auth::{AccessError, Admission, Auth, Caller, Peer, StreamLimits, StreamPermit, TicketKey};
 
 /// The access rules of a service. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -7,11 +7,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_runtime::budget::{Budget, Reservation};
+use forebay_stream::StreamError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::status;
-use crate::stream::StreamError;
 
 /// Bytes of a small request or answer: a plan of some dozen columns, decoded.
 const SMALL_BYTES_MAX: u64 = 64 << 10;

@@ -7,6 +7,7 @@ use forebay_order::SOURCES_MAX;
 use forebay_plan::RequestLimits;
 use forebay_proto::{Encoding, v1};
 use forebay_runtime::{cpu_pool::CpuPool, shutdown::ShutdownWatch};
+use forebay_stream::{Prepared, PreparedGroups, PreparedTake, RawTable, StreamError, Streams};
 use tonic::{Request, Status};
 
 use super::{
@@ -17,10 +18,7 @@ use super::{
     limits::MessageLimits,
     status,
 };
-use crate::{
-    auth::Caller,
-    stream::{Prepared, PreparedGroups, PreparedTake, RawTable, StreamError, Streams},
-};
+use crate::auth::Caller;
 
 /// The parts of the server that all calls share. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use arrow_flight::{
 };
 use forebay_plan::RequestLimits;
 use forebay_runtime::{cpu_pool::CpuPool, shutdown::ShutdownWatch};
+use forebay_stream::Streams;
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -18,7 +19,6 @@ use super::{
     limits::MessageLimits,
     rpc::{do_action, do_exchange, do_get, get_flight_info, get_schema, list_flights, unimplemented},
 };
-use crate::stream::Streams;
 
 /// The Flight calls over the server's streams. Cheap to clone.
 #[derive(Clone, Debug)]

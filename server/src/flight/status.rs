@@ -12,12 +12,13 @@ use forebay_plan::PlanError;
 use forebay_proto::{DecodeError, is_active, v1::Reason};
 use forebay_runtime::{budget::BudgetError, cpu_pool::CpuError, error::Disclosure};
 use forebay_scan::ScanError;
+use forebay_stream::StreamError;
 use tonic::{
     Code, Status,
     metadata::{BinaryMetadataValue, MetadataMap},
 };
 
-use crate::{auth::AccessError, stream::StreamError};
+use crate::auth::AccessError;
 
 /// The trailer with the milliseconds after which a client may retry (gRPC proposal A6).
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";

@@ -5,9 +5,8 @@
 use std::{sync::Arc, time::Instant};
 
 use forebay_runtime::metrics::{self, FailedCall, OpenStream};
+use forebay_stream::Streams;
 use serde::Serialize;
-
-use crate::stream::Streams;
 
 /// The page. It loads nothing but `status.json`.
 pub(super) const PAGE: &str = include_str!("status.html");

@@ -8,7 +8,7 @@ use datafusion::{
 };
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use forebay_expr::{decode_function, encode_function};
-use forebay_server::stream::FitWorker;
+use forebay_stream::FitWorker;
 
 use super::pass::PassExec;
 

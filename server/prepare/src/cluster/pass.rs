@@ -23,7 +23,7 @@ use datafusion::{
     },
 };
 use forebay_engine::partial_schema;
-use forebay_server::stream::{FitWorker, StreamError, UnreadPin};
+use forebay_stream::{FitWorker, StreamError, UnreadPin};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::messages::{PassFailure, UnreadFile};

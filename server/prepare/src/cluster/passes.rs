@@ -11,7 +11,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use forebay_engine::{PARTIAL_COLUMNS, partial_schema};
-use forebay_server::stream::{PartialStream, PassRunner, RemotePass, RunnerError};
+use forebay_stream::{PartialStream, PassRunner, RemotePass, RunnerError};
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
 
 use super::{

@@ -14,7 +14,7 @@ use forebay_expr::ExprError;
 use forebay_plan::Sample;
 use forebay_proto::v1::{self, fit_update::Update};
 use forebay_runtime::{cpu_pool::CpuPool, error::near_names};
-use forebay_server::stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin};
+use forebay_stream::{FitSpec, FitTask, StreamError, Streams, UnreadPin};
 use futures::TryStreamExt;
 
 pub use flags::FitFlags;

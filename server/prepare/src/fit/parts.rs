@@ -11,8 +11,8 @@ use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 #[cfg(feature = "ballista")]
-use forebay_server::stream::FitWorker;
-use forebay_server::stream::{Device, StreamParts};
+use forebay_stream::FitWorker;
+use forebay_stream::{Device, StreamParts};
 
 /// The parts over these datasets, whose files are in `folder`.
 pub(super) fn of(catalog: Catalog, cpu: CpuPool, memory_bytes: usize, folder: &Path) -> Result<StreamParts, String> {

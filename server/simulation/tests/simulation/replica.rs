@@ -22,8 +22,8 @@ use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, shutdown::Shutdown, sta
 use forebay_server::{
     auth::Peer,
     flight::{ConnectionSettings, Router, Service, lingering, serve_connections},
-    stream::{Device, StreamParts, Streams},
 };
+use forebay_stream::{Device, StreamParts, Streams};
 use futures::FutureExt;
 use hyper::{
     Request,

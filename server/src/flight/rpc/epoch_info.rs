@@ -2,10 +2,11 @@
 
 use arrow_flight::{FlightEndpoint, FlightInfo, Ticket};
 use forebay_proto::{Encoding, v1};
+use forebay_stream::Prepared;
 use tonic::Status;
 
 use super::table_info::{arrow_status, signed};
-use crate::{flight::context::CallContext, stream::Prepared};
+use crate::flight::context::CallContext;
 
 /// The info of an epoch without endpoints. `about` has its rows and steps; the rest is added here.
 pub(super) fn epoch_info(

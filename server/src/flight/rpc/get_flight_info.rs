@@ -2,6 +2,7 @@
 
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use forebay_proto::{Encoding, v1};
+use forebay_stream::Prepared;
 use prost::Message as _;
 use tonic::Status;
 
@@ -11,10 +12,7 @@ use super::{
     table_info::table_info,
     take_info::take_info,
 };
-use crate::{
-    flight::{context::CallContext, descriptor::FlightTarget, status, ticket},
-    stream::Prepared,
-};
+use crate::flight::{context::CallContext, descriptor::FlightTarget, status, ticket};
 
 /// The most bytes of a command that its info repeats.
 const REPEATED_BYTES_MAX: usize = 64 << 10;

@@ -5,15 +5,13 @@ use forebay_proto::{
     Encoding,
     v1::{self, group_key::Key},
 };
+use forebay_stream::PreparedGroups;
 use prost::Message as _;
 use serde_json::Value;
 use tonic::Status;
 
 use super::epoch_info::{endpoint, epoch_info};
-use crate::{
-    flight::{context::CallContext, status, ticket},
-    stream::PreparedGroups,
-};
+use crate::flight::{context::CallContext, status, ticket};
 
 /// 2^53, up to which a double holds every whole number.
 const EXACT_MAX: u64 = 1 << 53;

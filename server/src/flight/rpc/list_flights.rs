@@ -2,11 +2,12 @@
 
 use arrow_flight::FlightInfo;
 use forebay_proto::Encoding;
+use forebay_stream::RawTable;
 use futures::{Stream, StreamExt};
 use tonic::Status;
 
 use super::table_info::{table_info, unreadable_info};
-use crate::{flight::context::CallContext, stream::RawTable};
+use crate::flight::context::CallContext;
 
 /// One info a dataset. A dataset that cannot be read is listed with its error, and so is a view whose SQL has not run:
 /// a list does not run it.

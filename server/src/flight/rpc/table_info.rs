@@ -7,12 +7,10 @@ use forebay_proto::{
     Encoding,
     v1::{self, Reason},
 };
+use forebay_stream::RawTable;
 use tonic::Status;
 
-use crate::{
-    flight::{context::CallContext, status, ticket},
-    stream::RawTable,
-};
+use crate::flight::{context::CallContext, status, ticket};
 
 /// Rows of a raw table: one endpoint. The size of a part of the table is unknown.
 pub(super) fn table_info(context: &CallContext, table: &RawTable, encoding: Encoding) -> Result<FlightInfo, Status> {

@@ -2,13 +2,11 @@
 
 use arrow_flight::FlightInfo;
 use forebay_proto::{Encoding, v1};
+use forebay_stream::PreparedTake;
 use tonic::Status;
 
 use super::epoch_info::{endpoint, epoch_info};
-use crate::{
-    flight::{context::CallContext, ticket},
-    stream::PreparedTake,
-};
+use crate::flight::{context::CallContext, ticket};
 
 pub(super) fn take_info(
     context: &CallContext,

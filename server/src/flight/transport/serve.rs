@@ -11,6 +11,7 @@ use std::{
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use forebay_runtime::shutdown::{Phase, ShutdownWatch};
+use forebay_stream::SENDING_BYTES;
 use futures::future::join_all;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
@@ -35,7 +36,6 @@ use super::{
 use crate::{
     auth::{Peer, Tls},
     flight::{refusal_sample, service::Service},
-    stream::SENDING_BYTES,
 };
 
 /// Send buffer of a loopback connection. The kernel would let it grow to megabytes, whose pages are cold in the CPU

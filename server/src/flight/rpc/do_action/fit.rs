@@ -3,13 +3,11 @@
 use bytes::Bytes;
 use forebay_plan::{PlanError, Sample};
 use forebay_proto::{Encoding, v1};
+use forebay_stream::FitSpec;
 use tonic::Status;
 
 use super::results::{ActionResults, check_sources, updates};
-use crate::{
-    flight::{context::CallContext, status},
-    stream::FitSpec,
-};
+use crate::flight::{context::CallContext, status};
 
 pub(super) async fn results(context: &CallContext, body: &Bytes) -> Result<ActionResults, Status> {
     let (request, encoding): (v1::FitRequest, Encoding) = context.decode(body).await?;

@@ -3,13 +3,11 @@
 use forebay_plan::PlanError;
 use forebay_proto::{Encoding, Message, v1};
 use forebay_runtime::cpu_pool::CpuPool;
+use forebay_stream::Ahead;
 use futures::{StreamExt, stream, stream::BoxStream};
 use tonic::Status;
 
-use crate::{
-    flight::{context::CallContext, status},
-    stream::Ahead,
-};
+use crate::flight::{context::CallContext, status};
 
 pub(super) type ActionResults = BoxStream<'static, Result<arrow_flight::Result, Status>>;
 

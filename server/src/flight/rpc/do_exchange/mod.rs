@@ -21,6 +21,7 @@ use forebay_runtime::{
     metrics::{self, ExchangeGuard, StreamStatus},
     shutdown::Phase,
 };
+use forebay_stream::StreamError;
 use futures::Stream;
 use tonic::{Code, Status, Streaming};
 
@@ -36,7 +37,6 @@ use crate::{
             decode::{Decoder, read_schema},
         },
     },
-    stream::StreamError,
 };
 
 /// An open exchange.

@@ -10,17 +10,15 @@ use forebay_runtime::{
     budget::Reservation,
     metrics::{Stage, StageTimes},
 };
+use forebay_stream::{DerivedRows, Exchange, StreamError};
 use tonic::Status;
 
-use crate::{
-    flight::{
-        status,
-        wire::{
-            Encoder,
-            decode::{Decoder, MessageError, MessageKind},
-        },
+use crate::flight::{
+    status,
+    wire::{
+        Encoder,
+        decode::{Decoder, MessageError, MessageKind},
     },
-    stream::{DerivedRows, Exchange, StreamError},
 };
 
 /// The state of an exchange whose schema is known.

@@ -6,12 +6,12 @@ use forebay_runtime::{
     metrics::{Stage, StageTimes},
     shutdown::{Phase, ShutdownWatch},
 };
+use forebay_stream::{Batch, BatchTask, StreamError};
 use futures::{Stream, StreamExt, stream};
 
 use crate::{
     auth::StreamPermit,
     flight::wire::{Encoder, Message},
-    stream::{Batch, BatchTask, StreamError},
 };
 
 /// The source of a stream of messages.

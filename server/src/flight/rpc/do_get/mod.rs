@@ -14,6 +14,7 @@ use arrow_flight::Ticket;
 use forebay_plan::PlanError;
 use forebay_proto::{Encoding, v1};
 use forebay_runtime::{metrics::StreamLabels, tenant::Tenant};
+use forebay_stream::{BatchTask, PreparedTake, StreamError};
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tonic::Status;
 
@@ -29,7 +30,6 @@ use crate::{
         status, ticket,
         wire::{Encoder, Message},
     },
-    stream::{BatchTask, PreparedTake, StreamError},
 };
 
 /// The messages of a stream, or the error that ends it.

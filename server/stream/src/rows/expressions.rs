@@ -1,0 +1,152 @@
+//! The filter, the joins and the derived columns of a plan, checked against the schema of its rows.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use forebay_expr::Expression;
+use forebay_plan::{PlanError, ROW_ID, Sample, Tables, join_path};
+use forebay_proto::v1;
+use prost::Message as _;
+
+use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
+use crate::error::StreamError;
+
+/// A plan's filter and derived columns, checked against the schema of its rows.
+#[derive(Debug)]
+pub(crate) struct Expressions {
+    pub filter: Option<Expression>,
+    /// The columns that the filter may read: the stored and joined ones, and the row ids of a snapshot.
+    pub filter_schema: SchemaRef,
+    pub(crate) joins: Vec<Arc<Join>>,
+    /// What decides the values of the joined columns that the filter reads; empty if it reads none.
+    pub filter_joins: Vec<u8>,
+    /// Those of the plan, then those that decide which rows a fit has read.
+    pub(crate) derived: Vec<(Field, Expression)>,
+    /// The rows that are computed at all; none: every row.
+    pub sample: Option<Sample>,
+    /// Stored columns, then joined ones, then derived ones.
+    pub schema: SchemaRef,
+    /// The columns of functions.
+    pub(crate) functions: Vec<FunctionColumn>,
+    /// What the chains of outputs read: the schema, then the columns of functions.
+    pub chain_schema: SchemaRef,
+}
+
+/// The rows that expressions are computed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RowsOf {
+    /// Rows of a snapshot, which have ids, or a sample of them.
+    Snapshot { sample: Option<Sample> },
+    /// Rows that a client sends.
+    Client,
+}
+
+impl Expressions {
+    /// Compiles the joins, the filter and every derived column. Expressions may read [`ROW_ID`], where rows have ids.
+    pub(crate) fn compile(
+        plan: &v1::Plan,
+        stored: &Schema,
+        (tables, functions): (&Tables, &PlanFunctions),
+        source: RowsOf,
+    ) -> Result<Self, StreamError> {
+        let mut fields = stored.fields().to_vec();
+        let mut joins = Vec::with_capacity(plan.join.len());
+        for (index, message) in plan.join.iter().enumerate() {
+            let join = Join::compile(message, &join_path(index), tables, &Schema::new(fields.clone()))?;
+            fields.extend(join.fields.iter().cloned());
+            joins.push(Arc::new(join));
+        }
+        let filter_schema = Arc::new(with_row_id(fields.clone()));
+        let filter = match plan.filter.as_str() {
+            "" => None,
+            text => {
+                let compiled = Expression::compile_filter(text, &filter_schema);
+                let path = || "plan.filter".to_owned();
+                let compiled = compiled.map_err(|source| StreamError::Expression { path: path(), source })?;
+                check_row_ids(&compiled, path, stored, source)?;
+                Some(compiled)
+            }
+        };
+        let mut derived = Vec::with_capacity(plan.derive.len());
+        for (index, derive) in plan.derive.iter().enumerate() {
+            let path = format!("plan.derive[{index}]");
+            if derive.name.is_empty() || derive.name == ROW_ID {
+                return Err(PlanError::field(format!("{path}.name"), format!("must not be empty or {ROW_ID}")).into());
+            }
+            if fields.iter().any(|field| field.name() == &derive.name) {
+                let reason = format!("the dataset or the plan already has a column \"{}\"", derive.name);
+                return Err(PlanError::field(format!("{path}.name"), reason).into());
+            }
+            let expression = Expression::compile(&derive.expr, &with_row_id(fields.clone()))
+                .map_err(|source| StreamError::Expression { path: format!("{path}.expr"), source })?;
+            check_row_ids(&expression, || format!("{path}.expr"), stored, source)?;
+            let field = expression.field(&derive.name);
+            fields.push(Arc::new(field.clone()));
+            derived.push((field, expression));
+        }
+        for (name, text) in forebay_plan::fitted_columns(plan) {
+            let expression = Expression::compile(&text, &with_row_id(fields.clone()));
+            let path = || "target_mean.rows.filter".to_owned();
+            let expression = expression.map_err(|source| StreamError::Expression { path: path(), source })?;
+            check_row_ids(&expression, path, stored, source)?;
+            let field = expression.field(&name);
+            fields.push(Arc::new(field.clone()));
+            derived.push((field, expression));
+        }
+        let sample = match source {
+            RowsOf::Snapshot { sample } => sample,
+            RowsOf::Client => None,
+        };
+        let is_joined = |column: &String| {
+            joins.iter().any(|join: &Arc<Join>| join.fields.iter().any(|field| field.name() == column))
+        };
+        let reads_joined = filter.iter().flat_map(Expression::columns).any(is_joined);
+        let filter_joins = if reads_joined {
+            v1::Plan { join: plan.join.clone(), ..v1::Plan::default() }.encode_to_vec()
+        } else {
+            Vec::new()
+        };
+        let schema = Arc::new(Schema::new(fields));
+        let functions = functions.columns(plan, &schema)?;
+        let computed = functions.iter().map(|column| Arc::clone(&column.field));
+        let chain_schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain(computed).collect::<Vec<_>>()));
+        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema, functions, chain_schema })
+    }
+
+    /// The derived columns that have no nulls, given which stored columns may have some.
+    pub(crate) fn derived_without_nulls(&self) -> impl Iterator<Item = &str> {
+        self.derived.iter().filter(|(_, expression)| !expression.may_be_null()).map(|(field, _)| field.name().as_str())
+    }
+}
+
+pub(crate) fn row_id_field() -> FieldRef {
+    Arc::new(Field::new(ROW_ID, DataType::UInt64, false))
+}
+
+/// The columns with [`ROW_ID`], unless one of them has this name.
+fn with_row_id(mut fields: Vec<FieldRef>) -> Schema {
+    if !fields.iter().any(|field| field.name() == ROW_ID) {
+        fields.push(row_id_field());
+    }
+    Schema::new(fields)
+}
+
+/// Rejects an expression that reads [`ROW_ID`] where rows have no ids, or where a column has this name.
+fn check_row_ids(
+    expression: &Expression,
+    path: impl FnOnce() -> String,
+    stored: &Schema,
+    source: RowsOf,
+) -> Result<(), PlanError> {
+    if !expression.columns().iter().any(|column| column == ROW_ID) {
+        return Ok(());
+    }
+    match source {
+        RowsOf::Client => Err(PlanError::field(
+            path(),
+            format!("{ROW_ID} is the index of a row in a dataset: rows that a client sends have none"),
+        )),
+        RowsOf::Snapshot { .. } if stored.index_of(ROW_ID).is_ok() => Err(PlanError::row_id_column(path(), ROW_ID)),
+        RowsOf::Snapshot { .. } => Ok(()),
+    }
+}
