@@ -28,7 +28,7 @@ BUNDLED = HERE / "workspace"
 WORKSPACE = BUNDLED if BUNDLED.is_dir() else HERE.parents[1]
 
 PROGRAMS = ("forebay-server", "forebay")
-CRATES = ("forebay-server", "forebay-client", "forebay-native")
+CRATES = ("forebay-server", "forebay-cli", "forebay-native")
 LIBRARY = "lib_native.dylib" if sys.platform == "darwin" else "lib_native.so"
 MODULE = "_native.abi3.so"
 # The tag of the native module: pyo3's feature abi3-py310.
@@ -37,7 +37,8 @@ PYTHON_TAG = "cp310"
 # Files of the checkout that Cargo needs, as git's path specifications.
 SOURCES = (
     *("Cargo.toml", "Cargo.lock", "LICENSE", "proto", "kernels", "server", "benches"),
-    *("client/Cargo.toml", "client/src", "client/convert", "client/receive", "client/python/native"),
+    *("client/Cargo.toml", "client/src", "client/cli/Cargo.toml", "client/cli/src"),
+    *("client/convert", "client/receive", "client/python/native"),
     *(":!benches/runs", ":!server/tests", ":!server/deploy", ":!server/fuzz/corpus"),
 )
 

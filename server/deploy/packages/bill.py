@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 # The crates of the programs and of the native module.
-CRATES = ("forebay-server", "forebay-client", "forebay-native")
+CRATES = ("forebay-server", "forebay-cli", "forebay-native")
 
 
 class Crate(NamedTuple):

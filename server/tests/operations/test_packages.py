@@ -229,7 +229,7 @@ def test_the_bill_of_materials_lists_what_is_linked(packages: Packages):
     bill: dict[str, Any] = json.loads(file.read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "forebay")
     crates = {component["name"]: component for component in bill["components"]}
-    assert {"forebay-server", "forebay-client", "forebay-native", "arrow-array", "tonic", "pyo3"} <= crates.keys()
+    assert {"forebay-server", "forebay-cli", "forebay-native", "arrow-array", "tonic", "pyo3"} <= crates.keys()
     # Crates of builds, tests and the other programs.
     assert not {"cc", "prost-build", "proptest", "forebay-prepare", "serde_derive"} & crates.keys()
     assert all(crate["purl"] == f"pkg:cargo/{crate['name']}@{quote(crate['version'])}" for crate in bill["components"])
@@ -280,7 +280,7 @@ def test_the_source_distribution_has_the_whole_workspace(packages: Packages, tmp
         for target in package["targets"]
         if {"lib", "bin", "cdylib"} & {*target["kind"]}
     ]
-    assert {"forebay-server", "forebay-client", "forebay-native"} <= {name for name, _ in targets}
+    assert {"forebay-server", "forebay-cli", "forebay-native"} <= {name for name, _ in targets}
     assert [path for _, path in targets if not Path(path).is_file()] == []
     included = [
         (file, name)

@@ -170,7 +170,7 @@ mod tests {
     /// `FOREBAY_REGENERATE=1 cargo test -p forebay-client --bins` rewrites the table.
     #[test]
     fn the_page_of_convert_has_its_options() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/guides/convert.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/guides/convert.md");
         let text = fs::read_to_string(&page).unwrap();
         let (before, rest) = text.split_once("<!-- options: forebay convert -->\n").unwrap();
         let (inside, after) = rest.split_once("<!-- /options -->").unwrap();
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_command_line_lists_the_subcommands() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference/command-line.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/command-line.md");
         let text = fs::read_to_string(&page).unwrap();
         let command = forebay_settings::command::<Options>();
         let mut names = BTreeSet::new();
