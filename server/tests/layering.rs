@@ -1,4 +1,5 @@
-//! Layering: which modules may import which, which modules may use each large dependency, and unique names of types.
+//! Layering: which crates may depend on which, which may have each large dependency, which modules of one crate import which,
+//! and unique names of types. Cargo keeps crates free of circles; this test keeps the direction.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -8,95 +9,193 @@ mod code;
 mod imports;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
 use imports::Crate;
 
-/// The crates whose source files are checked.
-const CRATES: [&str; 22] = [
+/// The crates of the server and what they share with the client, from the top layer down. A crate may depend only on crates
+/// of lower layers.
+const LAYERS: [&[&str]; 8] = [
+    &["server/prepare"],
+    &["server"],
+    &["server/stream"],
+    &["server/scan", "server/columns"],
+    &["server/catalog", "server/expr", "server/engine", "server/cache", "server/plan"],
+    &["server/runtime", "server/pages", "server/lake", "server/order", "kernels/media"],
+    &["server/settings", "server/written", "kernels"],
+    &["proto"],
+];
+
+/// The crates of the client, and all that they may depend on: crates without data or engine.
+const CLIENT: [(&str, &[&str]); 5] = [
+    ("client", &["proto"]),
+    ("client/cli", &["client", "client/convert", "server/order", "server/settings", "proto"]),
+    ("client/convert", &["server/order", "server/written"]),
+    ("client/receive", &[]),
+    ("client/python/native", &["client/receive"]),
+];
+
+/// Dependencies that only some of these crates may have.
+const RESTRICTED: [(&str, &[&str]); 28] = [
+    ("apache-avro", &["server/lake"]),
+    ("arrow-flight", &["server", "client"]),
+    ("brotli", &["server/pages", "server/scan"]),
+    ("cudarc", &["kernels"]),
+    ("datafusion", &["server/prepare"]),
+    ("datafusion-common", &["server/expr", "server/engine"]),
+    ("datafusion-expr", &["server/expr", "server/engine"]),
+    ("datafusion-functions", &["server/expr"]),
+    ("datafusion-optimizer", &["server/expr"]),
+    ("datafusion-physical-plan", &["server/engine"]),
+    ("datafusion-pruning", &["server/expr"]),
+    ("datafusion-sql", &["server/expr"]),
+    ("delta_kernel", &["server/lake"]),
+    ("hyper", &["server", "client/cli", "client/receive"]),
+    ("metrics", &["server/runtime"]),
+    ("object_store", &["server/catalog", "server/lake", "server/prepare"]),
+    ("opentelemetry", &["server/runtime"]),
+    (
+        "parquet",
+        &["server/prepare", "server/catalog", "server/scan", "server/lake", "server/written", "client/convert"],
+    ),
+    ("plotters", &["client/cli"]),
+    ("pyo3", &["client/python/native"]),
+    ("ratatui", &["client/cli"]),
+    ("regex", &["server/expr"]),
+    ("reqwest", &["server/catalog"]),
+    ("ring", &["server"]),
+    ("rustls", &["server", "client", "client/receive"]),
+    ("tokenizers", &["kernels/media"]),
+    ("tonic", &["server", "client", "client/cli", "server/prepare"]),
+    ("tracing-subscriber", &["server/runtime", "server/prepare"]),
+];
+
+/// Crates that neither read, write nor wait.
+const WITHOUT_TOKIO: [&str; 11] = [
     "proto",
     "kernels",
     "kernels/media",
-    "server",
     "server/settings",
     "server/order",
-    "server/lake",
     "server/pages",
     "server/plan",
     "server/expr",
-    "server/cache",
-    "server/catalog",
-    "server/columns",
-    "server/engine",
-    "server/scan",
-    "server/stream",
-    "server/runtime",
-    "server/prepare",
-    "client",
+    "server/written",
     "client/convert",
-    "client/receive",
     "client/python/native",
 ];
 
-/// The modules of the server, from the top layer down. A module may import only modules of lower layers.
-const LAYERS: [&[&str]; 8] = [
-    &["daemon"],
-    &["flight", "metrics_http", "config", "gauges"],
-    &["stream"],
-    &["scan", "engine"],
-    &["catalog", "expr"],
-    &["plan", "view", "cache", "tokenizers", "images", "udf"],
-    &["auth", "error", "metrics", "log", "budget", "cpu_pool", "shutdown", "state"],
-    &["tenant"],
-];
+/// Crates without columns.
+const WITHOUT_ARROW: [&str; 5] = ["proto", "server/settings", "server/order", "client/receive", "client/python/native"];
 
-/// The parts of `stream`, from the top down.
-const STREAM_PARTS: [&str; 4] = ["stream::epoch", "stream::prepare", "stream::counts", "stream::rows"];
+/// The modules of the server's own crate, from the top down.
+const SERVER_MODULES: [&str; 6] = ["daemon", "metrics_http", "gauges", "config", "flight", "auth"];
 
-/// Allowed imports within a layer or of a higher one: from, to, reason.
-const EXCEPTIONS: [(&str, &str, &str); 3] = [
-    ("budget", "metrics", "reserved memory is a metric"),
-    ("auth", "metrics", "reloads of its files are counted"),
-    ("state", "cpu_pool", "files are read and written on its threads"),
-];
+/// The parts of streams, from the top down.
+const STREAM_PARTS: [&str; 4] = ["epoch", "prepare", "counts", "rows"];
 
-/// Crates that only some modules may use.
-const RESTRICTED: [(&str, &[&str]); 30] = [
+/// Dependencies of the server's own crate that only some of its modules may use.
+const RESTRICTED_TO_MODULES: [(&str, &[&str]); 9] = [
+    ("arrow_flight", &["flight"]),
+    ("arrow_ipc", &["flight"]),
+    ("hyper", &["flight", "metrics_http"]),
+    ("lz4_flex", &["flight"]),
     ("ring", &["auth"]),
-    ("reqwest", &["catalog"]),
     ("rustls", &["auth"]),
     ("tokio_rustls", &["flight"]),
-    ("webpki", &["auth"]),
-    ("cudarc", &[]),
-    ("delta_kernel", &[]),
-    ("forebay_lake", &["catalog", "flight"]),
     ("tonic", &["flight"]),
-    ("arrow_flight", &["flight"]),
-    ("arrow_ipc", &["cache", "catalog", "flight", "udf"]),
-    ("brotli", &["scan"]),
-    ("flate2", &["scan"]),
-    ("lz4_flex", &["flight", "scan"]),
-    ("parquet", &["scan", "catalog"]),
-    ("object_store", &["scan", "catalog"]),
-    ("datafusion_common", &["expr", "engine"]),
-    ("datafusion_expr", &["expr", "engine"]),
-    ("datafusion_functions", &["expr"]),
-    ("datafusion_optimizer", &["expr"]),
-    ("datafusion_pruning", &["expr"]),
-    ("datafusion_sql", &["expr"]),
-    ("datafusion_physical_plan", &["engine"]),
-    ("regex", &["expr"]),
-    ("hyper", &["flight", "metrics_http"]),
-    ("opentelemetry", &["log"]),
-    ("opentelemetry_otlp", &["log"]),
-    ("opentelemetry_sdk", &["log"]),
-    ("tracing_opentelemetry", &["log"]),
-    ("tracing_subscriber", &["log"]),
+    ("webpki", &["auth"]),
 ];
 
+/// All crates whose sources and dependencies are checked.
+fn crates() -> Vec<&'static str> {
+    LAYERS.iter().flat_map(|layer| *layer).copied().chain(CLIENT.iter().map(|(name, _)| *name)).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Returns the names of a crate's dependencies. Those of its tests are left out.
+fn dependencies(name: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+    let (_, section) = manifest.split_once("\n[dependencies]\n").unwrap_or_default();
+    let section = section.split("\n[").next().unwrap();
+    section.lines().filter_map(|line| Some(line.split_once(['.', ' ', '='])?.0.to_owned())).collect()
+}
+
+/// Returns the dependencies of a crate that are crates of this workspace, by their folders.
+fn own_dependencies(name: &str) -> Vec<&'static str> {
+    let dependencies = dependencies(name);
+    let is_one = |folder: &&str| {
+        let package = folder.rsplit('/').next().unwrap();
+        dependencies.contains(&format!("forebay-{package}"))
+    };
+    crates().into_iter().filter(is_one).collect()
+}
+
+#[test]
+fn crates_depend_on_lower_layers_only() {
+    let layer = |name: &str| LAYERS.iter().position(|crates| crates.contains(&name));
+    let mut violations = Vec::new();
+    let mut found = 0;
+    for name in LAYERS.iter().flat_map(|layer| *layer) {
+        for other in own_dependencies(name) {
+            found += 1;
+            if layer(other).is_none_or(|theirs| theirs <= layer(name).unwrap()) {
+                violations.push(format!("{name} depends on {other}"));
+            }
+        }
+    }
+    for (name, allowed) in CLIENT {
+        let others = own_dependencies(name).into_iter().filter(|other| !allowed.contains(other));
+        violations.extend(others.map(|other| format!("{name} depends on {other}")));
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(found > 40, "dependencies are found");
+}
+
+#[test]
+fn dependencies_are_those_of_their_crates_only() {
+    let mut violations = Vec::new();
+    for name in crates() {
+        let dependencies = dependencies(name);
+        for (restricted, allowed) in RESTRICTED {
+            if dependencies.contains(restricted) && !allowed.contains(&name) {
+                violations.push(format!("{name} depends on {restricted}"));
+            }
+        }
+        for (without, forbidden) in [("tokio", &WITHOUT_TOKIO[..]), ("arrow", &WITHOUT_ARROW)] {
+            if dependencies.contains(without) && forbidden.contains(&name) {
+                violations.push(format!("{name} depends on {without}"));
+            }
+        }
+    }
+    for (restricted, allowed) in RESTRICTED {
+        for name in allowed.iter().filter(|name| !dependencies(name).contains(restricted)) {
+            violations.push(format!("{name} may depend on {restricted} and does not"));
+        }
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn modules_of_the_server_use_their_dependencies_only() {
+    let mut violations = Vec::new();
+    for (module, code) in sources(&root().join("server/src")) {
+        for (restricted, modules) in RESTRICTED_TO_MODULES {
+            if uses(&code, restricted) && !modules.contains(&module.as_str()) {
+                violations.push(format!("{module} uses {restricted}"));
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+/// Returns the code of the files below a folder, each with the name of its module.
 fn sources(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -121,76 +220,6 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the modules that a source imports as `crate::module`, alone or in a list.
-fn imports(code: &str) -> Vec<String> {
-    let mut modules = Vec::new();
-    for (start, found) in code.match_indices("crate::") {
-        let rest = &code[start + found.len()..];
-        if let Some(list) = rest.strip_prefix('{') {
-            let mut depth = 0;
-            let mut name = String::new();
-            for letter in list.chars() {
-                match letter {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => break,
-                    '}' => depth -= 1,
-                    _ if depth > 0 => {}
-                    ',' => modules.push(std::mem::take(&mut name)),
-                    letter => name.push(letter),
-                }
-            }
-            modules.push(name);
-        } else {
-            modules.push(rest.to_owned());
-        }
-    }
-    let first = |path: &String| {
-        path.trim().split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap().to_owned()
-    };
-    modules.iter().map(first).filter(|module| !module.is_empty()).collect()
-}
-
-#[test]
-fn modules_import_lower_layers_only() {
-    let layer: BTreeMap<&str, usize> = LAYERS
-        .iter()
-        .enumerate()
-        .flat_map(|(layer, modules)| modules.iter().map(move |module| (*module, layer)))
-        .collect();
-    let mut violations = Vec::new();
-    for (module, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        if module == "lib" || module == "main" {
-            continue;
-        }
-        let own = layer.get(module.as_str()).unwrap_or_else(|| panic!("the module {module} is in no layer"));
-        for other in imports(&code) {
-            let Some(theirs) = layer.get(other.as_str()) else { continue };
-            let is_exception = EXCEPTIONS.iter().any(|(from, to, _)| (*from, *to) == (module.as_str(), other.as_str()));
-            if other != module && theirs <= own && !is_exception {
-                violations.push(format!("{module} imports {other}"));
-            }
-        }
-    }
-    assert!(violations.is_empty(), "{violations:#?}");
-}
-
-#[test]
-fn restricted_crates_are_used_by_their_modules_only() {
-    let mut violations = Vec::new();
-    for (module, code) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        for (restricted, modules) in RESTRICTED {
-            if uses(&code, restricted) && !modules.contains(&module.as_str()) {
-                violations.push(format!("{module} uses {restricted}"));
-            }
-        }
-        let records = ["counter!(", "gauge!(", "histogram!("].iter().any(|name| code.contains(name));
-        if records && module != "metrics" {
-            violations.push(format!("{module} uses a metric macro"));
-        }
-    }
-    assert!(violations.is_empty(), "{violations:#?}");
-}
-
 /// Returns whether a source uses a crate: `ring::hmac`, not `String::new`.
 fn uses(code: &str, name: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
@@ -198,48 +227,19 @@ fn uses(code: &str, name: &str) -> bool {
 }
 
 #[test]
-fn crates_depend_on_lower_layers_only() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let manifest = |name: &str| fs::read_to_string(root.join(name).join("Cargo.toml")).unwrap();
-    for (name, forbidden) in [
-        ("proto", &["forebay-", "arrow", "tonic"][..]),
-        ("kernels", &["forebay-", "tokio", "tonic", "datafusion", "parquet", "object_store", "prost"]),
-        ("server", &["forebay-client", "forebay-prepare"]),
-        ("server/lake", &["forebay-", "tonic", "datafusion", "prost"]),
-        ("server/prepare", &["forebay-client", "forebay-kernels", "tonic", "arrow-flight"]),
-        ("client", &["forebay-server", "forebay-kernels", "datafusion"]),
-        ("client/convert", &["forebay-client", "forebay-proto", "forebay-server", "tokio", "tonic", "datafusion"]),
-        ("client/receive", &["forebay-", "arrow", "tonic", "prost", "pyo3"]),
-        ("client/python/native", &["forebay-server", "forebay-client", "arrow", "tokio", "hyper"]),
-    ] {
-        let text = manifest(name);
-        let dependencies = text.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
-        // Optional dependencies belong to a feature that is off by default.
-        let always: Vec<&str> = dependencies.lines().filter(|line| !line.contains("optional = true")).collect();
-        for word in forbidden {
-            assert!(!always.iter().any(|line| line.starts_with(word)), "{name} must not depend on {word}");
-        }
+fn unsafe_code_is_forbidden_but_for_devices_and_two_functions() {
+    let root = root();
+    for name in crates() {
+        let lib = root.join(name).join("src/lib.rs");
+        let file = if lib.exists() { lib } else { root.join(name).join("src/main.rs") };
+        let is_forbidden = fs::read_to_string(file).unwrap().contains("#![forbid(unsafe_code)]");
+        let is_exempt = matches!(name, "kernels" | "server/pages" | "client/python/native");
+        assert_ne!(is_forbidden, is_exempt, "{name}");
     }
-}
-
-#[test]
-fn unsafe_code_is_forbidden_but_for_devices_and_one_hash() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for library in [
-        "proto",
-        "server",
-        "server/settings",
-        "server/order",
-        "server/lake",
-        "server/prepare",
-        "server/simulation",
-        "client",
-        "client/convert",
-        "client/receive",
-    ] {
-        let text = fs::read_to_string(root.join(library).join("src/lib.rs")).unwrap();
-        assert!(text.contains("#![forbid(unsafe_code)]"), "{library}");
-    }
+    // Pages allow it in one function, which makes dictionary arrays of keys that it has checked.
+    let pages = root.join("server/pages/src");
+    assert!(fs::read_to_string(pages.join("lib.rs")).unwrap().contains("#![deny(unsafe_code)]"));
+    assert_eq!(sources(&pages).iter().map(|(_, code)| code.matches("unsafe {").count()).sum::<usize>(), 1);
     // Python's native module allows it in one function, which hashes memory of pyarrow.
     let native = fs::read_to_string(root.join("client/python/native/src/lib.rs")).unwrap();
     assert!(native.contains("#![deny(unsafe_code)]"));
@@ -256,21 +256,18 @@ fn unsafe_code_is_forbidden_but_for_devices_and_one_hash() {
 }
 
 #[test]
-fn imports_are_found_in_lists_and_paths() {
-    let code = "use crate::{\n    catalog::{File, Snapshot},\n    metrics,\n};\nlet x = crate::error::near_names();";
-    assert_eq!(imports(code), ["catalog", "metrics", "error"]);
-}
-
-#[test]
 fn files_import_each_other_in_no_circle() {
     assert_none(Crate::circles);
 }
 
 #[test]
-fn parts_of_streams_import_lower_parts_only() {
-    let server = Crate::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    assert_eq!(server.upward_imports(&STREAM_PARTS), Vec::<String>::new());
-    assert!(!server.upward_imports(&["stream::rows", "stream::counts"]).is_empty(), "imports are found");
+fn modules_import_lower_layers_only() {
+    for (name, parts) in [("server", &SERVER_MODULES[..]), ("server/stream", &STREAM_PARTS)] {
+        let sources = Crate::read(&root().join(name).join("src"));
+        assert_eq!(sources.upward_imports(parts), Vec::<String>::new(), "{name}");
+        let upside_down: Vec<&str> = parts.iter().rev().copied().collect();
+        assert!(!sources.upward_imports(&upside_down).is_empty(), "imports of {name} are found");
+    }
 }
 
 #[test]
@@ -288,11 +285,10 @@ fn imports_are_grouped() {
 
 /// Fails if a check finds anything in the sources of the crates.
 fn assert_none(check: impl Fn(&Crate) -> Vec<String>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let found_in = |name: &str| {
-        let found = check(&Crate::read(&root.join(name).join("src")));
+        let found = check(&Crate::read(&root().join(name).join("src")));
         found.into_iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
     };
-    let found: Vec<String> = CRATES.into_iter().flat_map(found_in).collect();
+    let found: Vec<String> = crates().into_iter().flat_map(found_in).collect();
     assert!(found.is_empty(), "{found:#?}");
 }

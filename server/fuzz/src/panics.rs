@@ -7,16 +7,8 @@ use std::{
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
-/// Sources of the server's crates, relative to the repository's root, which is where cargo runs rustc.
-const OWN_SOURCES: [&str; 7] = [
-    "proto/src/",
-    "kernels/src/",
-    "server/src/",
-    "server/lake/src/",
-    "server/order/src/",
-    "server/pages/src/",
-    "server/settings/src/",
-];
+/// The folders with the server's crates, relative to the repository's root, which is where cargo runs rustc.
+const OWN_FOLDERS: [&str; 3] = ["proto/", "kernels/", "server/"];
 
 /// Panics since they were last cleared.
 #[derive(Debug)]
@@ -59,7 +51,7 @@ pub(crate) fn caught<T>(job: impl FnOnce() -> T) -> Result<T, String> {
 fn record(info: &PanicHookInfo<'_>, file: &str) {
     let text = info.to_string();
     let mut panics = recorded();
-    if OWN_SOURCES.iter().any(|own| from_root(file).starts_with(own)) {
+    if OWN_FOLDERS.iter().any(|own| from_root(file).starts_with(own)) {
         panics.own.push(text.clone());
     }
     panics.last = text;

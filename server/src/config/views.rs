@@ -1,16 +1,17 @@
 //! `--view` → names, SQL and the datasets that it reads, each view after those that it reads.
 
-use super::{
-    datasets::check_name,
-    error::{ConfigError, ConfigProblems, wrong},
-    flags::Flags,
-};
 use forebay_catalog::{
     ViewDefinition,
     view::{VIEW_MEMORY_BYTES_MIN, VIEW_SQL_BYTES_MAX},
 };
 use forebay_expr::{QueryError, query_tables};
 use forebay_runtime::error::near_names;
+
+use super::{
+    datasets::check_name,
+    error::{ConfigError, ConfigProblems, wrong},
+    flags::Flags,
+};
 
 /// What separates views in the environment.
 const SEPARATOR: &str = ";\n";

@@ -1,9 +1,5 @@
 //! The parts of the server that streams and fits run on.
 
-use super::{
-    device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
-    prepare::table_columns::TableColumns,
-};
 use forebay_cache::RowCache;
 use forebay_catalog::Catalog;
 use forebay_columns::{images::ImagePool, tokenizers::Tokenizers, udf::Udfs};
@@ -11,6 +7,11 @@ use forebay_engine::Engine;
 use forebay_plan::Limits;
 use forebay_runtime::{budget::Budget, cpu_pool::CpuPool, state::State};
 use forebay_scan::Sharing;
+
+use super::{
+    device::Device, epoch::shared_sequences::SharedSequences, plan_store::PlanStore,
+    prepare::table_columns::TableColumns,
+};
 
 /// The parts of the server that streams and fits run on, shared by all of them.
 #[derive(Debug)]

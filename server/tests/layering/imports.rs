@@ -12,10 +12,10 @@ use std::{
 
 use super::code::code;
 
-/// The path of a module within its crate; empty for `lib.rs`.
+/// The path of a module within its crate; empty for its root.
 type Module = Vec<String>;
 
-/// The source files of a crate by module, without tests, generated code and binaries.
+/// The source files of a crate by module, without tests, generated code and the binaries of libraries.
 pub(crate) struct Crate(BTreeMap<Module, SourceFile>);
 
 struct SourceFile {
@@ -36,13 +36,16 @@ struct Use {
 
 impl Crate {
     pub(crate) fn read(root: &Path) -> Self {
+        let has_library = root.join("lib.rs").exists();
         let mut texts = Vec::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-                let is_skipped = |part: &str| matches!(part, "tests" | "tests.rs" | "gen" | "bin" | "main.rs");
+                let is_skipped = |part: &str| {
+                    matches!(part, "tests" | "tests.rs" | "gen" | "bin") || (part == "main.rs" && has_library)
+                };
                 if name.split('/').any(is_skipped) {
                     continue;
                 }
@@ -222,7 +225,7 @@ fn child(module: &Module, name: &str) -> Module {
 fn module_of(name: &str) -> Module {
     let name = name.strip_suffix(".rs").unwrap_or(name);
     let name = name.strip_suffix("/mod").unwrap_or(name);
-    if name == "lib" { Vec::new() } else { name.split('/').map(ToOwned::to_owned).collect() }
+    if matches!(name, "lib" | "main") { Vec::new() } else { name.split('/').map(ToOwned::to_owned).collect() }
 }
 
 fn use_start(code: &str) -> Option<usize> {

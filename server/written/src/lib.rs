@@ -3,6 +3,8 @@
 //! Parquet has no type for days in milliseconds and times in seconds: a writer stores such columns as bare integers, which
 //! other readers take for numbers.
 
+#![forbid(unsafe_code)]
+
 use std::{io, sync::Arc};
 
 use arrow::{

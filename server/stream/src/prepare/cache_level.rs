@@ -1,12 +1,12 @@
 //! What the cache keeps of a plan: its finished rows, or the column chunks that it reads; how many bytes they take, and the
 //! keys that name what decides them.
 
-use super::dataset::{PreparedDataset, Units};
 use forebay_cache::GroupChunks;
 use forebay_catalog::{Int96Unit, Snapshot};
 use forebay_plan::{Grouping, Sample};
 use forebay_runtime::state::parts_digest;
 
+use super::dataset::{PreparedDataset, Units};
 use crate::describe::full_type_name;
 
 /// Changes when the same request may compute other rows than before, or the cache arranges them differently.
