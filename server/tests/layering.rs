@@ -73,7 +73,7 @@ const RESTRICTED: [(&str, &[&str]); 28] = [
     ("tracing-subscriber", &["server/runtime", "server/prepare"]),
 ];
 
-/// Crates that neither read, write nor wait.
+/// Crates without I/O and waiting.
 const WITHOUT_TOKIO: [&str; 11] = [
     "proto",
     "kernels",

@@ -1,5 +1,5 @@
-//! Sums of a label for each distinct value of a column, fold by fold, for target encoding: exact, so that neither the order of
-//! the rows nor the memory of a fit decides a bit of a mean.
+//! Sums of a label for each distinct value of a column, fold by fold, for target encoding: exact, so that a mean
+//! depends on no order of the rows and no memory limit.
 //!
 //! A float64 is an integer times a power of two. The exponents are divided into windows of 128 bits, and within a window
 //! labels are integers of at most 181 bits, which GROUP BY adds up in any order, in memory, in spill files or in several

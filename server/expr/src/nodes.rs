@@ -1,6 +1,6 @@
 //! Calls a function for each node of parsed SQL.
 //!
-//! The parser compiles the walk through all of its several hundred types anew for each type of visitor, so that all callers
+//! The parser compiles the walk through all of its several hundred types once for each type of visitor, so that all callers
 //! share these two.
 
 use std::{cell::RefCell, collections::BTreeSet, ops::ControlFlow};

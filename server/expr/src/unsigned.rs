@@ -64,7 +64,7 @@ fn takes_wide(node: &Expr) -> bool {
 fn arithmetic(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
     let (Some(of_left), Some(of_right)) = (integer(&left, schema), integer(&right, schema)) else {
         let (left_type, right_type) = (type_of(&left, schema), type_of(&right, schema));
-        return binary(beside(left, &right_type), op, beside(right, &left_type));
+        return binary(operand_for(left, &right_type), op, operand_for(right, &left_type));
     };
     let is_unsigned = of_left.is_unsigned && of_right.is_unsigned;
     let is_wide = of_left.is_wide || of_right.is_wide;
@@ -76,8 +76,8 @@ fn arithmetic(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr 
     }
 }
 
-/// An operand beside one that is not an integer.
-fn beside(expr: Expr, other: &DataType) -> Expr {
+/// An operand whose other operand is not an integer.
+fn operand_for(expr: Expr, other: &DataType) -> Expr {
     if exact::of(&expr).is_some() && other.is_floating() {
         return cast(expr, DataType::Float64);
     }

@@ -19,7 +19,7 @@ const COMPARED_NAMES_MAX: usize = 4096;
 const CHARACTERS_MAX: usize = 128;
 
 /// What of an error others than its caller may see: the log at its default level, and the status page, which needs no
-/// credentials. Nothing, unless the producer of the error says so.
+/// credentials. Nothing, unless the producer of the error allows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disclosure {
     /// The column concerned.

@@ -56,7 +56,7 @@ impl StateError {
         matches!(self, Self::Objects { source, .. } if source.is_refused)
     }
 
-    /// Whether the directory is a wrong one for this user: a retry does not help, as it may when a disk is full.
+    /// Whether the directory is a wrong one for this user: a retry does not help, unlike for a full disk.
     pub fn is_configuration(&self) -> bool {
         matches!(self, Self::File { source, .. } if is_configuration(source.kind()))
     }

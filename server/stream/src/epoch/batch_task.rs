@@ -179,7 +179,7 @@ where
         queue.shrink(memory.paused_bytes());
     }
 
-    /// Sends the batches and the error that may end them, and waits until they are taken.
+    /// Sends the batches and the error that may end them, and waits until they are received.
     async fn send_all(&self) {
         let taken = self.queue.state().taken;
         let sent = AssertUnwindSafe((self.work)(taken, self.sender.clone())).catch_unwind().await;
@@ -242,7 +242,7 @@ impl ReadyBatches {
         }
     }
 
-    /// Drops the batches that were not taken, and the memory except these bytes.
+    /// Drops the batches that were not received, and the memory except these bytes.
     fn release(&self, bytes: u64) {
         let mut state = self.state();
         while state.receiver.try_recv().is_ok() {}

@@ -33,7 +33,7 @@ struct LaneFeed {
     receiver: mpsc::Receiver<Result<TimedWindow, StreamError>>,
     /// The index of the window to receive next.
     next_window: u64,
-    /// The window received last, until its last row is taken.
+    /// The window received last, until its last row is read.
     window: Option<RecordBatch>,
     /// The offsets of its rows in the lane.
     offsets: Range<u64>,

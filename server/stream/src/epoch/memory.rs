@@ -36,7 +36,7 @@ const LANE_BYTES: u64 = 96 << 10;
 /// See [`LANE_BYTES`].
 const LANE_COLUMN_BYTES: u64 = 48 << 10;
 
-/// Rows of AS_STORED columns that are taken apart at once.
+/// Rows of AS_STORED columns that are split into rows at once.
 const SCRATCH_ROWS: u64 = 1024;
 
 /// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
