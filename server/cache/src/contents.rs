@@ -11,7 +11,7 @@ use std::{
 use forebay_pages::ColumnChunk;
 use forebay_runtime::metrics;
 
-use super::group::CachedGroup;
+use super::row_group::CachedRowGroup;
 
 /// Keys without entries whose earlier requests are remembered.
 pub(super) const KEYS_REMEMBERED: usize = 16;
@@ -27,21 +27,21 @@ pub(super) struct Contents {
     used: u64,
     /// The number of readers so far.
     readers: u64,
-    keys: HashMap<String, KeptKey>,
+    keys: HashMap<String, CachedKey>,
 }
 
 /// An admitted entry.
 #[derive(Clone, Debug)]
 pub(super) enum CachedValue {
     /// The finished rows of a row group.
-    Rows(Arc<CachedGroup>),
+    Rows(Arc<CachedRowGroup>),
     /// A column chunk with its pages decompressed.
     Chunk(Arc<ColumnChunk>),
 }
 
 /// What is kept under one key.
 #[derive(Debug, Default)]
-struct KeptKey {
+struct CachedKey {
     entries: BTreeMap<usize, CacheEntry>,
     bytes: u64,
     /// Open readers.
@@ -119,7 +119,7 @@ impl Contents {
         if bytes > self.capacity || !self.is_requested_again(key, index, reader) {
             return false;
         }
-        let idle = |(other, kept): (&String, &KeptKey)| {
+        let idle = |(other, kept): (&String, &CachedKey)| {
             (other != key && kept.readers == 0 && kept.bytes > 0).then(|| (kept.last_reader, other.clone(), kept.bytes))
         };
         let mut idle: Vec<(u64, String, u64)> = self.keys.iter().filter_map(idle).collect();
@@ -178,7 +178,7 @@ impl Contents {
 
     /// Forgets the keys without entries and streams, except those opened last.
     fn forget_keys(&mut self) {
-        let is_empty = |kept: &KeptKey| kept.readers == 0 && kept.entries.is_empty();
+        let is_empty = |kept: &CachedKey| kept.readers == 0 && kept.entries.is_empty();
         let mut empty: Vec<u64> =
             self.keys.values().filter(|kept| is_empty(kept)).map(|kept| kept.last_reader).collect();
         if let Some(surplus) = empty.len().checked_sub(KEYS_REMEMBERED).filter(|surplus| *surplus > 0) {

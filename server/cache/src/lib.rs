@@ -2,7 +2,7 @@
 //! a plan share them: other epochs, ranks, seeds and jobs copy rows that one of them computed.
 //!
 //! ```text
-//! RowCache ─ open(key) ─▶ PlanRows (one stream) ─ group(row group) ─▶ CachedGroup ─▶ finished chunks, claims
+//! RowCache ─ open(key) ─▶ PlanRows (one stream) ─ group(row group) ─▶ CachedRowGroup ─▶ finished blocks, claims
 //! ```
 //!
 //! A row group is admitted before its rows are computed, so those that do not fit cost nothing. Rows of plans that
@@ -11,8 +11,8 @@
 //!
 //! Plans whose rows differ in size keep [decompressed column chunks](CachedChunks) instead, in the same memory.
 //!
-//! With a [disk tier](DiskTier), finished chunks are also written to files. Row groups for which the memory has no room are
-//! read from there and written there, chunk by chunk.
+//! With a [disk tier](DiskTier), finished blocks are also written to files. Row groups for which the memory has no room are
+//! read from there and written there, block by block.
 //!
 //! This crate has no access to plans or datasets. Its users name everything that decides the rows in a key.
 
@@ -21,14 +21,14 @@
 mod chunks;
 mod contents;
 mod disk;
-mod group;
+mod row_group;
 
 use std::sync::{Arc, Mutex};
 
 pub use chunks::CachedChunks;
 use contents::{CachedValue, Contents, lock};
 pub use disk::{CacheDirError, DiskTier};
-pub use group::{CLAIM_WAIT_MAX, CachedGroup, ChunkClaim, GroupChunks};
+pub use row_group::{BlockClaim, CLAIM_WAIT_MAX, CachedRowGroup, RowGroupBlocks};
 
 /// Finished rows of row groups, up to a number of bytes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ impl RowCache {
 impl PlanRows {
     /// The rows of a row group, finished or not; none if there is no room for all of them, and none are on disk. `file` names the state of
     /// the row group's file: rows of another state are dropped.
-    pub fn group(&self, index: usize, file: &str, chunks: &GroupChunks) -> Option<Arc<CachedGroup>> {
+    pub fn group(&self, index: usize, file: &str, blocks: &RowGroupBlocks) -> Option<Arc<CachedRowGroup>> {
         let mut contents = lock(&self.contents);
         match contents.get(&self.key, index) {
             Some((CachedValue::Rows(group), known)) if known == file => return Some(Arc::clone(group)),
@@ -103,17 +103,17 @@ impl PlanRows {
             Some(_) => contents.evict(&self.key, index),
             None => {}
         }
-        let bytes = chunks.bytes();
+        let bytes = blocks.bytes();
         let disk = self.disk.as_ref().map(|disk| disk.group(&self.key, index, file, self.admits));
         if !self.admits || !contents.makes_room(&self.key, (index, bytes), self.reader) {
             drop(contents);
-            // Its rows pass through memory, a chunk at a time.
+            // Its rows pass through memory, a block at a time.
             let disk = disk.filter(|disk| {
-                disk.has_room(bytes) || (0..chunks.count()).any(|chunk| disk.rows_of(chunk).is_some())
+                disk.has_room(bytes) || (0..blocks.count()).any(|block| disk.rows_of(block).is_some())
             })?;
-            return Some(Arc::new(CachedGroup::new(chunks, Some(disk), false)));
+            return Some(Arc::new(CachedRowGroup::new(blocks, Some(disk), false)));
         }
-        let group = Arc::new(CachedGroup::new(chunks, disk, true));
+        let group = Arc::new(CachedRowGroup::new(blocks, disk, true));
         contents.insert(&self.key, (index, bytes), file, CachedValue::Rows(Arc::clone(&group)));
         Some(group)
     }

@@ -7,8 +7,8 @@ use futures::FutureExt;
 
 use super::*;
 
-/// Row groups of 4 chunks of 10 rows: 40 × 8 bytes, and 1 KiB for each chunk.
-const CHUNKS: GroupChunks = GroupChunks { stored: 40, passing: 40, chunk_rows: 10, row_bytes: 8 };
+/// Row groups of 4 blocks of 10 rows: 40 × 8 bytes, and 1 KiB for each block.
+const BLOCKS: RowGroupBlocks = RowGroupBlocks { stored: 40, passing: 40, block_rows: 10, row_bytes: 8 };
 const GROUP_BYTES: u64 = 40 * 8 + 4 * 1024;
 
 fn rows(values: std::ops::Range<i32>) -> RecordBatch {
@@ -21,7 +21,7 @@ fn opened(cache: &RowCache, key: &str) -> PlanRows {
 
 /// Which of the first row groups a new stream of a plan gets.
 fn admitted(plan: &PlanRows, groups: usize) -> Vec<bool> {
-    (0..groups).map(|index| plan.group(index, "file", &CHUNKS).is_some()).collect()
+    (0..groups).map(|index| plan.group(index, "file", &BLOCKS).is_some()).collect()
 }
 
 #[test]
@@ -66,15 +66,15 @@ fn the_plan_that_was_opened_longest_ago_is_evicted_first() {
     assert_eq!(admitted(&opened(&cache, "old"), 1), [true]);
     assert_eq!(admitted(&opened(&cache, "new"), 1), [true]);
     drop(opened(&cache, "old"));
-    drop(opened(&cache, "third").group(0, "file", &CHUNKS));
-    assert!(opened(&cache, "third").group(0, "file", &CHUNKS).is_some());
+    drop(opened(&cache, "third").group(0, "file", &BLOCKS));
+    assert!(opened(&cache, "third").group(0, "file", &BLOCKS).is_some());
     assert_eq!(["old", "new", "third"].map(|key| cache.bytes_of(key)), [GROUP_BYTES, 0, GROUP_BYTES]);
 }
 
 #[test]
 fn a_row_group_larger_than_the_cache_is_never_admitted() {
     let cache = RowCache::new(GROUP_BYTES);
-    let hostile = GroupChunks { stored: u64::MAX, passing: u64::MAX, chunk_rows: 1, row_bytes: u64::MAX };
+    let hostile = RowGroupBlocks { stored: u64::MAX, passing: u64::MAX, block_rows: 1, row_bytes: u64::MAX };
     for _ in 0..3 {
         let plan = opened(&cache, "a");
         assert!(plan.group(0, "file", &hostile).is_none());
@@ -86,11 +86,11 @@ fn a_row_group_larger_than_the_cache_is_never_admitted() {
 fn rows_of_another_state_of_a_file_are_never_returned() {
     let cache = RowCache::new(GROUP_BYTES * 2);
     let plan = opened(&cache, "a");
-    let group = plan.group(0, "file 1", &CHUNKS).unwrap();
+    let group = plan.group(0, "file 1", &BLOCKS).unwrap();
     group.claim(0).unwrap().finish(rows(0..10));
-    assert!(plan.group(0, "file 2", &CHUNKS).is_none());
+    assert!(plan.group(0, "file 2", &BLOCKS).is_none());
     drop(group);
-    let replaced = plan.group(0, "file 2", &CHUNKS).unwrap();
+    let replaced = plan.group(0, "file 2", &BLOCKS).unwrap();
     assert!(replaced.finished(0).is_none());
     assert_eq!(cache.bytes_of("a"), GROUP_BYTES);
 }
@@ -98,37 +98,37 @@ fn rows_of_another_state_of_a_file_are_never_returned() {
 #[test]
 fn a_stream_that_does_not_admit_reads_what_is_there() {
     let cache = RowCache::new(GROUP_BYTES * 2);
-    opened(&cache, "a").group(0, "file", &CHUNKS).unwrap().claim(0).unwrap().finish(rows(0..10));
+    opened(&cache, "a").group(0, "file", &BLOCKS).unwrap().claim(0).unwrap().finish(rows(0..10));
     let reader = cache.open("a".to_owned(), false).unwrap();
-    assert_eq!(reader.group(0, "file", &CHUNKS).unwrap().finished(0), Some(rows(0..10)));
-    assert!(reader.group(1, "file", &CHUNKS).is_none());
+    assert_eq!(reader.group(0, "file", &BLOCKS).unwrap().finished(0), Some(rows(0..10)));
+    assert!(reader.group(1, "file", &BLOCKS).is_none());
 }
 
 #[test]
 fn plans_without_rows_are_forgotten() {
     let cache = RowCache::new(1);
     for number in 0..100 {
-        drop(opened(&cache, &number.to_string()).group(0, "file", &CHUNKS));
+        drop(opened(&cache, &number.to_string()).group(0, "file", &BLOCKS));
     }
     assert_eq!(lock(cache.contents.as_ref().unwrap()).key_count(), contents::KEYS_REMEMBERED);
 }
 
 #[test]
 fn the_rows_of_a_chunk_are_known_before_they_are_computed_if_all_rows_pass() {
-    let group = CachedGroup::new(&GroupChunks { stored: 25, passing: 25, ..CHUNKS }, None, true);
-    assert_eq!([0, 1, 2, 3].map(|chunk| group.passing(chunk)), [Some(10), Some(10), Some(5), None]);
+    let group = CachedRowGroup::new(&RowGroupBlocks { stored: 25, passing: 25, ..BLOCKS }, None, true);
+    assert_eq!([0, 1, 2, 3].map(|block| group.passing(block)), [Some(10), Some(10), Some(5), None]);
     assert!(!group.is_past_end(2) && group.is_past_end(3));
-    let filtered = Arc::new(CachedGroup::new(&GroupChunks { stored: 25, passing: 7, ..CHUNKS }, None, true));
+    let filtered = Arc::new(CachedRowGroup::new(&RowGroupBlocks { stored: 25, passing: 7, ..BLOCKS }, None, true));
     assert_eq!(filtered.passing(0), None);
     filtered.claim(0).unwrap().count(3);
     filtered.claim(1).unwrap().finish(rows(0..4));
-    assert_eq!([0, 1, 2].map(|chunk| filtered.passing(chunk)), [Some(3), Some(4), None]);
-    assert_eq!([0, 1, 2].map(|chunk| filtered.finished(chunk).is_some()), [false, true, false]);
+    assert_eq!([0, 1, 2].map(|block| filtered.passing(block)), [Some(3), Some(4), None]);
+    assert_eq!([0, 1, 2].map(|block| filtered.finished(block).is_some()), [false, true, false]);
 }
 
 #[test]
 fn a_reader_needs_the_file_from_the_first_unfinished_chunk_on() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
+    let group = Arc::new(CachedRowGroup::new(&BLOCKS, None, true));
     assert_eq!(group.first_unfinished(0, 1), Some(0));
     group.claim(0).unwrap().finish(rows(0..10));
     group.claim(1).unwrap().finish(rows(10..20));
@@ -142,12 +142,12 @@ fn a_reader_needs_the_file_from_the_first_unfinished_chunk_on() {
 
 #[tokio::test]
 async fn one_reader_computes_a_chunk_and_the_others_wait() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
+    let group = Arc::new(CachedRowGroup::new(&BLOCKS, None, true));
     let claim = group.claim(1).unwrap();
     assert!(group.claim(1).is_none() && group.finished(1).is_none());
     let mut waiting = pin!(group.unclaimed(1));
     assert!(waiting.as_mut().now_or_never().is_none());
-    // Another chunk's end wakes the waiting reader, which waits on.
+    // Another block's end wakes the waiting reader, which waits on.
     group.claim(0).unwrap().finish(rows(0..10));
     assert!(waiting.as_mut().now_or_never().is_none());
     claim.finish(rows(10..20));
@@ -158,7 +158,7 @@ async fn one_reader_computes_a_chunk_and_the_others_wait() {
 
 #[tokio::test]
 async fn a_dropped_claim_passes_to_the_next_reader() {
-    let group = Arc::new(CachedGroup::new(&CHUNKS, None, true));
+    let group = Arc::new(CachedRowGroup::new(&BLOCKS, None, true));
     let claim = group.claim(3).unwrap();
     let waiting = group.unclaimed(3);
     drop(claim);
@@ -181,16 +181,16 @@ enum ClaimEnd {
 async fn no_order_of_claims_keeps_a_reader_waiting_without_end() {
     const ENDS: [ClaimEnd; 4] = [ClaimEnd::Finish, ClaimEnd::Count, ClaimEnd::Drop, ClaimEnd::Hold];
     let orders = (0..4).flat_map(|a| (0..4).flat_map(move |b| (0..4).map(move |c| [a, b, c, 6 - a - b - c])));
-    let orders = orders.filter(|order: &[i32; 4]| (0..4).all(|chunk| order.contains(&chunk)));
+    let orders = orders.filter(|order: &[i32; 4]| (0..4).all(|block| order.contains(&block)));
     for (order, turn, retains) in orders.flat_map(|order| (0..8).map(move |turn| (order, turn % 4, turn < 4))) {
-        let group = Arc::new(CachedGroup::new(&GroupChunks { passing: 20, ..CHUNKS }, None, retains));
-        let claims: Vec<_> = order.iter().map(|chunk| (group.claim(*chunk as usize).unwrap(), *chunk)).collect();
-        let waiting = futures::future::join_all((0..4).map(|chunk| group.unclaimed(chunk)));
+        let group = Arc::new(CachedRowGroup::new(&RowGroupBlocks { passing: 20, ..BLOCKS }, None, retains));
+        let claims: Vec<_> = order.iter().map(|block| (group.claim(*block as usize).unwrap(), *block)).collect();
+        let waiting = futures::future::join_all((0..4).map(|block| group.unclaimed(block)));
         let mut held = Vec::new();
         let released = async {
-            for (claim, chunk) in claims {
+            for (claim, block) in claims {
                 tokio::task::yield_now().await;
-                match ENDS[(chunk as usize + turn) % ENDS.len()] {
+                match ENDS[(block as usize + turn) % ENDS.len()] {
                     ClaimEnd::Finish => claim.finish(rows(0..5)),
                     ClaimEnd::Count => claim.count(5),
                     ClaimEnd::Drop => drop(claim),
@@ -199,9 +199,9 @@ async fn no_order_of_claims_keeps_a_reader_waiting_without_end() {
             }
         };
         let (ended, ()) = tokio::join!(waiting, released);
-        // A chunk that is held to the end is computed by the reader itself.
+        // A block that is held to the end is computed by the reader itself.
         let expected: Vec<bool> =
-            (0..4).map(|chunk| !matches!(ENDS[(chunk + turn) % ENDS.len()], ClaimEnd::Hold)).collect();
+            (0..4).map(|block| !matches!(ENDS[(block + turn) % ENDS.len()], ClaimEnd::Hold)).collect();
         assert_eq!(ended, expected, "{order:?} {turn} {retains}");
         drop(held);
         assert!(group.unclaimed((3 + 4 - turn) % 4).await);

@@ -44,7 +44,7 @@ pub struct Dataset {
     listed: Mutex<Option<Arc<ListedFiles>>>,
     has_answered: AtomicBool,
     listings: SingleFlight<Result<Arc<ListedFiles>, CatalogError>>,
-    flights: SingleFlight<Result<Arc<Snapshot>, CatalogError>>,
+    refreshes: SingleFlight<Result<Arc<Snapshot>, CatalogError>>,
 }
 
 /// The origin of the files of a dataset.
@@ -98,7 +98,7 @@ impl Dataset {
             listed: Mutex::default(),
             has_answered: AtomicBool::new(false),
             listings: SingleFlight::new(),
-            flights: SingleFlight::new(),
+            refreshes: SingleFlight::new(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Dataset {
     /// Concurrent callers share one listing, which starts after the last of them called.
     pub async fn present(self: &Arc<Self>) -> Result<Arc<Snapshot>, CatalogError> {
         // Boxed: callers keep what is read of files and views out of their own state.
-        self.flights.share(|| Box::pin(self.refresh(IfMissing::Run))).await
+        self.refreshes.share(|| Box::pin(self.refresh(IfMissing::Run))).await
     }
 
     /// The newest open snapshot of all files, which may no longer be current. Reads nothing.

@@ -58,17 +58,17 @@ mod tests {
 
     #[tokio::test]
     async fn callers_during_an_execution_share_the_next_one() {
-        let flights = Arc::new(SingleFlight::new());
+        let single = Arc::new(SingleFlight::new());
         let (count, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let call = || {
-            let (flights, count, gate) = (Arc::clone(&flights), Arc::clone(&count), Arc::clone(&gate));
+            let (single, count, gate) = (Arc::clone(&single), Arc::clone(&count), Arc::clone(&gate));
             tokio::spawn(async move {
                 let work = || async {
                     let number = count.fetch_add(1, Ordering::SeqCst);
                     gate.notified().await;
                     number
                 };
-                flights.share(work).await
+                single.share(work).await
             })
         };
         let first = call();
@@ -87,12 +87,12 @@ mod tests {
 
     #[tokio::test]
     async fn another_caller_runs_the_execution_of_a_dropped_one() {
-        let flights = Arc::new(SingleFlight::new());
-        let mut dropped = Box::pin(flights.share(std::future::pending::<u64>));
+        let single = Arc::new(SingleFlight::new());
+        let mut dropped = Box::pin(single.share(std::future::pending::<u64>));
         assert!(futures::poll!(&mut dropped).is_pending());
         let other = tokio::spawn({
-            let flights = Arc::clone(&flights);
-            async move { flights.share(|| async { 7 }).await }
+            let single = Arc::clone(&single);
+            async move { single.share(|| async { 7 }).await }
         });
         tokio::task::yield_now().await;
         drop(dropped);

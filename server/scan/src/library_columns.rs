@@ -40,8 +40,8 @@ impl LibraryColumns {
         let fetched = FetchedColumns::new(metadata, row_group, fetched, schema, view.int96, Arc::clone(memory))?;
         let selection = (!selectors.is_empty()).then(|| selectors.into());
         let levels = view.levels(roots)?;
-        let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
-        let library = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &fetched, chunk_rows, selection)?;
+        let block_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
+        let library = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &fetched, block_rows, selection)?;
         Ok((Self { columns, library, chunk: None }, fetched.page_bytes()))
     }
 }

@@ -18,11 +18,11 @@ use super::{
     decode_memory::DecodeMemory,
     decoder::described,
     error::{ErrorContext, ScanError},
-    group_pages::GroupPages,
     part::PartReader,
     projection::{Part, Projection},
     reader::{OpenedParts, RowGroupReader, project},
     reads::{self, LeafRead},
+    row_group_pages::RowGroupPages,
     shared::SharedBytes,
     view::View,
 };
@@ -85,7 +85,7 @@ pub async fn open_shared(
     let context = ErrorContext { file: file.display().to_owned(), row_group: row_group.index_in_file };
     let view = projection.view(snapshot, row_group);
     let view = view.map_err(|source| context.corrupt(projection.schema(), source.to_string()))?;
-    let memory = Arc::new(DecodeMemory::new(budget.clone(), projection.chunk_rows(snapshot, row_group)));
+    let memory = Arc::new(DecodeMemory::new(budget.clone(), projection.block_rows(snapshot, row_group)));
     let count = row_group.rows.end - row_group.rows.start;
     // Their decoders end with the row group.
     let is_whole = file.arrow().is_some() || snapshot.deleted_of(row_group).is_some();
@@ -121,7 +121,7 @@ impl Opening<'_> {
     /// Opens the decoders with these pages, or with whole chunks; `None` if the chunks have other pages.
     async fn open_with(
         &self,
-        pages: Option<&GroupPages>,
+        pages: Option<&RowGroupPages>,
         fetch_time: &mut Duration,
         budget: &Budget,
     ) -> Result<Option<OpenedParts>, ScanError> {
@@ -148,7 +148,7 @@ impl Opening<'_> {
     }
 
     /// The bytes to fetch of each part, checked against the size of the file.
-    fn reads(&self, pages: Option<&GroupPages>) -> Result<Vec<(Part, Vec<LeafRead>)>, ScanError> {
+    fn reads(&self, pages: Option<&RowGroupPages>) -> Result<Vec<(Part, Vec<LeafRead>)>, ScanError> {
         let Self { snapshot, row_group, projection, .. } = self;
         let file = snapshot.file_of(row_group);
         let size = file.object().size;

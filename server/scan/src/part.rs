@@ -25,7 +25,7 @@ use super::{
 pub(super) struct PartReader {
     readers: Vec<Box<dyn ColumnsReader>>,
     rows_left: usize,
-    chunk_rows: usize,
+    block_rows: usize,
     /// The deleted rows, which are decoded and dropped; `None` if there are none.
     deleted: Option<Deleted>,
     /// Columns of the next rows that were read before the others.
@@ -33,7 +33,7 @@ pub(super) struct PartReader {
 }
 
 /// Rows of a part's columns.
-pub(super) struct PartChunk {
+pub(super) struct PartBlock {
     pub rows: usize,
     pub arrays: Vec<ReadColumn>,
 }
@@ -66,13 +66,13 @@ impl PartReader {
         let kept_left = deleted.as_ref().map(|deleted| deleted.rows.kept().saturating_sub(skip));
         let skip = deleted.as_ref().map_or(skip, |deleted| deleted.stored);
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        let chunk_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
+        let block_rows = usize::try_from(memory.rows()).unwrap_or(usize::MAX);
         if let Some(layout) = &view.arrow {
             let columns = (part.columns.as_slice(), roots);
             let opened = ArrowColumns::open(view, (layout, row_group), columns, &fetched, skip, memory);
             let (columns, rows_left) = opened.map_err(ParquetError::General)?;
             let readers: Vec<Box<dyn ColumnsReader>> = vec![Box::new(columns)];
-            return Ok((Self { readers, rows_left, chunk_rows, deleted: None, ahead: Vec::new() }, 0));
+            return Ok((Self { readers, rows_left, block_rows, deleted: None, ahead: Vec::new() }, 0));
         }
         let (mut own, mut own_bytes, mut rest) = (Vec::new(), 0, Vec::new());
         for (leaf, fetched) in fetched {
@@ -124,11 +124,11 @@ impl PartReader {
         if !own.is_empty() {
             readers.push(Box::new(PageColumns::new(own, skip)));
         }
-        Ok((Self { readers, rows_left, chunk_rows, deleted, ahead: Vec::new() }, own_bytes))
+        Ok((Self { readers, rows_left, block_rows, deleted, ahead: Vec::new() }, own_bytes))
     }
 
     /// Decodes the next rows; `None` at the end. After an error it must not be called again.
-    pub(super) fn next_chunk(&mut self) -> Result<Option<PartChunk>, PartError> {
+    pub(super) fn next_block(&mut self) -> Result<Option<PartBlock>, PartError> {
         let Some(rows) = self.read_ahead(|_| true)? else { return Ok(None) };
         self.rest(rows, None).map(Some)
     }
@@ -136,7 +136,7 @@ impl PartReader {
     /// Decodes some columns of the next rows, before [`Self::rest`] decodes the others. Returns the number of rows;
     /// `None` at the end.
     pub(super) fn read_ahead(&mut self, is_read: impl Fn(usize) -> bool) -> Result<Option<usize>, PartError> {
-        let mut count = self.rows_left.min(self.chunk_rows);
+        let mut count = self.rows_left.min(self.block_rows);
         // A reader without columns counts the rows.
         let reads = |reader: &&mut Box<dyn ColumnsReader>| {
             reader.columns().is_empty() || reader.columns().iter().any(|column| is_read(*column))
@@ -161,7 +161,7 @@ impl PartReader {
     }
 
     /// Decodes the other columns of the next rows, all or the selected ones.
-    pub(super) fn rest(&mut self, count: usize, selected: Option<&BooleanBuffer>) -> Result<PartChunk, PartError> {
+    pub(super) fn rest(&mut self, count: usize, selected: Option<&BooleanBuffer>) -> Result<PartBlock, PartError> {
         self.rows_left = self.rows_left.saturating_sub(count);
         let kept = self.deleted.as_mut().map(|deleted| deleted.pass(count));
         let rows = RowsToRead { count, kept, selected };
@@ -178,7 +178,7 @@ impl PartReader {
             }
             reader.pass(count);
         }
-        Ok(PartChunk { rows: rows.read_count(), arrays })
+        Ok(PartBlock { rows: rows.read_count(), arrays })
     }
 }
 

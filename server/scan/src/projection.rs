@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The most rows per chunk: enough to amortize the cost per call, few enough that a chunk fits the L2 cache.
-pub const CHUNK_ROWS_MAX: usize = 8192;
+pub const BLOCK_ROWS_MAX: usize = 8192;
 
 /// Target size of a chunk: rows with long strings or lists are decoded in smaller chunks.
 const CHUNK_BYTES: u64 = 16 << 20;
@@ -121,22 +121,22 @@ impl Projection {
 
     /// Rows per chunk of a row group, at least 1. Depends on the row group alone, so that chunk boundaries are the same
     /// for every start position.
-    pub fn chunk_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+    pub fn block_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
         let row_bytes = bytes.checked_div(rows).unwrap_or(0).saturating_add(self.computed_row_bytes).max(1);
-        (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS_MAX as u64)
+        (CHUNK_BYTES / row_bytes).clamp(1, BLOCK_ROWS_MAX as u64)
     }
 
     /// Estimated bytes of a decoded chunk of a row group.
-    pub fn chunk_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
+    pub fn block_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         /// The largest decoded fixed-width value; dictionaries make stored values smaller.
         const VALUE_BYTES: u64 = 32;
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = (row_group.rows.end - row_group.rows.start).max(1);
-        let chunk_rows = self.chunk_rows(snapshot, row_group).min(rows);
-        let fixed = chunk_rows * VALUE_BYTES * self.indices.len().max(1) as u64;
-        fixed.saturating_add((bytes / rows).saturating_mul(chunk_rows))
+        let block_rows = self.block_rows(snapshot, row_group).min(rows);
+        let fixed = block_rows * VALUE_BYTES * self.indices.len().max(1) as u64;
+        fixed.saturating_add((bytes / rows).saturating_mul(block_rows))
     }
 
     /// Bytes that the decoders of one reader of a row group hold: a dictionary and a page for each column.

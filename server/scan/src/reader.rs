@@ -1,4 +1,4 @@
-//! Decodes the columns of one row group chunk by chunk, on one thread or on several idle ones.
+//! Decodes the columns of one row group block by block, on one thread or on several idle ones.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use super::{
     column_readers::{PartError, UNEQUAL_ROWS},
     decode_memory::DecodeMemory,
     error::{ErrorContext, ScanError},
-    part::{PartChunk, PartReader},
+    part::{PartBlock, PartReader},
     shared::SharedBytes,
     view::View,
 };
 
-/// One row group whose bytes have been fetched, decoded chunk by chunk.
+/// One row group whose bytes have been fetched, decoded block by block.
 pub struct RowGroupReader {
     /// `None` after the last row.
     parts: Vec<Option<PartReader>>,
@@ -82,11 +82,11 @@ impl RowGroupReader {
         self.fetch_time
     }
 
-    /// Decodes the next rows, at most [`Projection::chunk_rows`]; `None` at the end. Run it on the CPU pool.
-    pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let chunk = self.decode();
-        self.end_unless(matches!(chunk, Ok(Some(_))));
-        chunk
+    /// Decodes the next rows, at most [`Projection::block_rows`]; `None` at the end. Run it on the CPU pool.
+    pub fn next_block(&mut self) -> Result<Option<RecordBatch>, ScanError> {
+        let block = self.decode();
+        self.end_unless(matches!(block, Ok(Some(_))));
+        block
     }
 
     /// Decodes some columns of the next rows, by rising index in the projection; `None` at the end. [`Self::rest`] must
@@ -134,12 +134,12 @@ impl RowGroupReader {
     }
 
     fn decode(&mut self) -> Result<Option<RecordBatch>, ScanError> {
-        let chunks = self.each_part(PartReader::next_chunk)?;
-        let Some(row_count) = self.count(chunks.iter().map(|chunk| chunk.as_ref().map_or(0, |chunk| chunk.rows)))?
+        let blocks = self.each_part(PartReader::next_block)?;
+        let Some(row_count) = self.count(blocks.iter().map(|block| block.as_ref().map_or(0, |block| block.rows)))?
         else {
             return Ok(None);
         };
-        self.chunk(row_count, chunks.into_iter().flatten()).map(Some)
+        self.block(row_count, blocks.into_iter().flatten()).map(Some)
     }
 
     fn decode_ahead(&mut self, columns: &[usize]) -> Result<Option<RecordBatch>, ScanError> {
@@ -158,8 +158,8 @@ impl RowGroupReader {
         let Some(rows) = self.rows_ahead.take() else { return Err(self.corrupt(UNEQUAL_ROWS.to_owned())) };
         let kept = selected.map_or(rows, BooleanBuffer::count_set_bits);
         let selected = selected.cloned();
-        let chunks = self.each_part(move |part| part.rest(rows, selected.as_ref()).map(Some))?;
-        self.chunk(kept, chunks.into_iter().flatten())
+        let blocks = self.each_part(move |part| part.rest(rows, selected.as_ref()).map(Some))?;
+        self.block(kept, blocks.into_iter().flatten())
     }
 
     fn corrupt(&self, reason: String) -> ScanError {
@@ -188,8 +188,8 @@ impl RowGroupReader {
         Ok(Some(row_count))
     }
 
-    fn chunk(&self, row_count: usize, parts: impl Iterator<Item = PartChunk>) -> Result<RecordBatch, ScanError> {
-        let arrays: Vec<_> = parts.flat_map(|chunk| chunk.arrays).collect();
+    fn block(&self, row_count: usize, parts: impl Iterator<Item = PartBlock>) -> Result<RecordBatch, ScanError> {
+        let arrays: Vec<_> = parts.flat_map(|block| block.arrays).collect();
         let arrays = self.restored(arrays.iter(), 0..self.view.schema.fields().len(), row_count)?;
         self.batch(SchemaRef::clone(&self.view.schema), arrays, row_count)
     }
@@ -216,7 +216,7 @@ impl RowGroupReader {
         Ok(values)
     }
 
-    /// Files may declare different columns nullable: every chunk has the schema of the snapshot.
+    /// Files may declare different columns nullable: every block has the schema of the snapshot.
     fn batch(&self, schema: SchemaRef, arrays: Vec<ArrayRef>, row_count: usize) -> Result<RecordBatch, ScanError> {
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         let batch: Result<RecordBatch, ArrowError> = RecordBatch::try_new_with_options(schema, arrays, &options);

@@ -7,9 +7,9 @@ use forebay_catalog::{RowGroup, Snapshot};
 use super::{
     arrow_part,
     fetch::{self, gap_bytes},
-    group_pages::GroupPages,
     page_index::PageRun,
     projection::{Part, Projection},
+    row_group_pages::RowGroupPages,
 };
 
 /// The bytes to fetch of one leaf column.
@@ -59,7 +59,7 @@ pub fn read_bytes(
     row_group: &RowGroup,
     projection: &Projection,
     rows: &Range<u64>,
-    pages: Option<&GroupPages>,
+    pages: Option<&RowGroupPages>,
 ) -> u64 {
     let parts = projection.parts(snapshot, row_group, 1);
     let reads = parts.iter().flat_map(|part| leaf_reads(snapshot, row_group, projection, part, (rows, pages)));
@@ -74,7 +74,7 @@ pub(super) fn leaf_reads(
     row_group: &RowGroup,
     projection: &Projection,
     part: &Part,
-    (rows, pages): (&Range<u64>, Option<&GroupPages>),
+    (rows, pages): (&Range<u64>, Option<&RowGroupPages>),
 ) -> Vec<LeafRead> {
     if let Some(layout) = snapshot.file_of(row_group).arrow() {
         let roots = projection.roots(snapshot, row_group, part);

@@ -22,8 +22,8 @@ use super::{
     chunks::FetchedChunk,
     error::ScanError,
     fetch::{self, merged_for, within},
-    group_pages::{GroupPages, KeptPages, RowGroupKey},
     projection::Projection,
+    row_group_pages::{RecentPages, RowGroupKey, RowGroupPages},
 };
 
 /// Row groups that streams have open: those that read the same columns at the same time share the fetched bytes and the
@@ -31,7 +31,7 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Sharing {
     open: Mutex<HashMap<RowGroupKey, Weak<SharedBytes>>>,
-    kept: Arc<KeptPages>,
+    kept: Arc<RecentPages>,
 }
 
 /// Bytes and pages of one row group, shared by its concurrent readers.
@@ -39,9 +39,9 @@ pub struct Sharing {
 pub struct SharedBytes {
     reads: Mutex<Vec<Arc<SharedRead>>>,
     chunks: Mutex<Vec<KnownChunk>>,
-    pages: OnceCell<Arc<GroupPages>>,
+    pages: OnceCell<Arc<RowGroupPages>>,
     /// Where the places of pages are kept, and under which key.
-    kept: Option<(Arc<KeptPages>, RowGroupKey)>,
+    kept: Option<(Arc<RecentPages>, RowGroupKey)>,
     /// Where chunks with decompressed pages are kept.
     cached: Option<RowGroupChunks>,
 }
@@ -145,12 +145,12 @@ impl SharedBytes {
         row_group: &RowGroup,
         projection: &Projection,
         cpu: &CpuPool,
-    ) -> Result<Arc<GroupPages>, ScanError> {
+    ) -> Result<Arc<RowGroupPages>, ScanError> {
         let read = async || {
             if let Some(pages) = self.kept.as_ref().and_then(|(kept, key)| kept.get(key)) {
                 return Ok(pages);
             }
-            let pages = Arc::new(GroupPages::read(snapshot, row_group, projection, cpu).await?);
+            let pages = Arc::new(RowGroupPages::read(snapshot, row_group, projection, cpu).await?);
             if let Some((kept, key)) = &self.kept {
                 kept.add(key, &pages);
             }

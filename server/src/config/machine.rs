@@ -30,7 +30,7 @@ fn memory_bytes_under(root: &Path) -> u64 {
     let machine = text("proc/meminfo").and_then(total).map(|kib| kib.saturating_mul(1024));
     let groups = text("proc/self/cgroup").unwrap_or_default();
     let mounts = mounts(&text("proc/self/mountinfo").unwrap_or_default());
-    let groups: Vec<OwnGroup<'_>> = groups.lines().filter_map(OwnGroup::parse).collect();
+    let groups: Vec<OwnControlGroup<'_>> = groups.lines().filter_map(OwnControlGroup::parse).collect();
     let limits = groups.iter().flat_map(|group| group.limits(root, &mounts));
     machine.into_iter().chain(limits).min().unwrap_or(UNKNOWN)
 }
@@ -44,14 +44,14 @@ enum Hierarchy {
 
 /// A control group of the process, by its path in a hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-struct OwnGroup<'a> {
+struct OwnControlGroup<'a> {
     hierarchy: Hierarchy,
     path: &'a str,
 }
 
 /// Where a hierarchy is mounted.
 #[derive(Debug, PartialEq, Eq)]
-struct GroupMount {
+struct ControlGroupMount {
     hierarchy: Hierarchy,
     /// The group that is the root of the mount: in a container, often its own.
     group: String,
@@ -59,9 +59,9 @@ struct GroupMount {
     folder: PathBuf,
 }
 
-// === impl OwnGroup ===
+// === impl OwnControlGroup ===
 
-impl<'a> OwnGroup<'a> {
+impl<'a> OwnControlGroup<'a> {
     /// Parses a line of `/proc/self/cgroup`, such as `0::/a` or `5:memory:/a`; none for a hierarchy without memory.
     fn parse(line: &'a str) -> Option<Self> {
         let (_, rest) = line.split_once(':')?;
@@ -76,8 +76,8 @@ impl<'a> OwnGroup<'a> {
 
     /// The limits of the group and of those above it, as far as they are mounted. A limit that is not a number is
     /// ignored, and the number by which version 1 says that there is none exceeds every machine.
-    fn limits(&self, root: &Path, mounts: &[GroupMount]) -> Vec<u64> {
-        let mounts: Vec<&GroupMount> = mounts.iter().filter(|mount| mount.hierarchy == self.hierarchy).collect();
+    fn limits(&self, root: &Path, mounts: &[ControlGroupMount]) -> Vec<u64> {
+        let mounts: Vec<&ControlGroupMount> = mounts.iter().filter(|mount| mount.hierarchy == self.hierarchy).collect();
         let (usual, file) = match self.hierarchy {
             Hierarchy::V1 => ("/sys/fs/cgroup/memory", LIMIT_V1),
             Hierarchy::V2 => ("/sys/fs/cgroup", LIMIT_V2),
@@ -106,12 +106,12 @@ impl<'a> OwnGroup<'a> {
 }
 
 /// The mounts of control groups in `/proc/self/mountinfo`.
-fn mounts(text: &str) -> Vec<GroupMount> {
+fn mounts(text: &str) -> Vec<ControlGroupMount> {
     text.lines().filter_map(mount).collect()
 }
 
 /// Parses a line: `36 35 98:0 /group /folder options - type source super-options`.
-fn mount(line: &str) -> Option<GroupMount> {
+fn mount(line: &str) -> Option<ControlGroupMount> {
     let (mounted, kind) = line.split_once(" - ")?;
     let mut fields = mounted.split(' ').skip(3);
     let (group, folder) = (unescaped(fields.next()?), PathBuf::from(unescaped(fields.next()?)));
@@ -121,7 +121,7 @@ fn mount(line: &str) -> Option<GroupMount> {
         ("cgroup", Some(options)) if options.split(',').any(|name| name == MEMORY) => Hierarchy::V1,
         _ => return None,
     };
-    Some(GroupMount { hierarchy, group, folder })
+    Some(ControlGroupMount { hierarchy, group, folder })
 }
 
 /// A field in which the kernel writes spaces and backslashes as octal numbers.

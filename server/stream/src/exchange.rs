@@ -16,7 +16,7 @@ use forebay_runtime::{
     budget::{Budget, Reservation},
     metrics::{Stage, StageTimes},
 };
-use forebay_scan::CHUNK_ROWS_MAX;
+use forebay_scan::BLOCK_ROWS_MAX;
 
 use super::{
     environment::Environment,
@@ -47,7 +47,7 @@ pub struct Exchange {
 /// The passing rows of a batch.
 #[derive(Debug)]
 pub struct DerivedRows {
-    chunks: Vec<Passing>,
+    blocks: Vec<Passing>,
     row_count: usize,
 }
 
@@ -227,33 +227,33 @@ impl Exchange {
         !self.derivation.functions.is_empty()
     }
 
-    /// The passing rows of a batch, chunk by chunk: run it on the CPU pool.
+    /// The passing rows of a batch, block by block: run it on the CPU pool.
     pub fn derive(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
         let (start, rows) = (Instant::now(), batch.num_rows());
-        let chunks = (0..rows).step_by(CHUNK_ROWS_MAX).map(|first| {
-            let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(rows - first));
-            self.derivation.apply(&chunk, first as u64, &self.budget)
+        let blocks = (0..rows).step_by(BLOCK_ROWS_MAX).map(|first| {
+            let block = batch.slice(first, BLOCK_ROWS_MAX.min(rows - first));
+            self.derivation.apply(&block, first as u64, &self.budget)
         });
-        let chunks = chunks.collect::<Result<_, _>>()?;
+        let blocks = blocks.collect::<Result<_, _>>()?;
         times.add_since(Stage::Transform, start);
-        Ok(DerivedRows { chunks, row_count: rows })
+        Ok(DerivedRows { blocks, row_count: rows })
     }
 
     /// Adds the columns of functions.
     pub async fn complete(&self, rows: DerivedRows, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
-        let mut complete = Vec::with_capacity(rows.chunks.len());
-        for passing in rows.chunks {
+        let mut complete = Vec::with_capacity(rows.blocks.len());
+        for passing in rows.blocks {
             let (functions, of) = (&self.derivation.functions, (&self.budget, Drawing::default()));
             complete.push(FunctionColumn::add_all(functions, passing, of, times, "the batch").await?);
         }
-        Ok(DerivedRows { chunks: complete, ..rows })
+        Ok(DerivedRows { blocks: complete, ..rows })
     }
 
     /// Computes the outputs of complete rows: run it on the CPU pool.
     pub fn finish(&self, rows: &DerivedRows, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
         let start = Instant::now();
         let mut builder = BatchBuilder::new(Arc::clone(&self.program), rows.row_count);
-        for passing in &rows.chunks {
+        for passing in &rows.blocks {
             builder.append(&passing.rows, 0..passing.rows.num_rows()).map_err(|error| passing.locate(error))?;
         }
         let finished = builder.finish()?;
@@ -261,14 +261,14 @@ impl Exchange {
         Ok(finished)
     }
 
-    /// Computes the outputs of the passing rows: run it on the CPU pool. Like a stream it works chunk by chunk, to keep
+    /// Computes the outputs of the passing rows: run it on the CPU pool. Like a stream it works block by block, to keep
     /// intermediate values small.
     pub fn compute(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
         let mut builder = BatchBuilder::new(Arc::clone(&self.program), batch.num_rows());
-        for first in (0..batch.num_rows()).step_by(CHUNK_ROWS_MAX) {
+        for first in (0..batch.num_rows()).step_by(BLOCK_ROWS_MAX) {
             let start = Instant::now();
-            let chunk = batch.slice(first, CHUNK_ROWS_MAX.min(batch.num_rows() - first));
-            let passing = self.derivation.apply(&chunk, first as u64, &self.budget)?;
+            let block = batch.slice(first, BLOCK_ROWS_MAX.min(batch.num_rows() - first));
+            let passing = self.derivation.apply(&block, first as u64, &self.budget)?;
             times.add_since(Stage::Transform, start);
             let start = Instant::now();
             builder.append(&passing.rows, 0..passing.rows.num_rows()).map_err(|error| passing.locate(error))?;

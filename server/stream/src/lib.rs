@@ -17,6 +17,7 @@
 mod advice;
 mod ahead;
 mod check;
+mod computations;
 mod counts;
 mod describe;
 mod device;
@@ -27,7 +28,6 @@ mod error;
 mod exchange;
 mod explain;
 mod fit;
-mod flights;
 mod pieces;
 mod plan_records;
 mod plan_store;

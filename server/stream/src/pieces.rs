@@ -1,4 +1,4 @@
-//! Parts of a chunk of a raw table that fit the messages of any client.
+//! Parts of a block of a raw table that fit the messages of any client.
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},

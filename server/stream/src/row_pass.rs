@@ -11,25 +11,25 @@ use forebay_runtime::{budget::Reservation, metrics::StageTimes};
 use super::{
     advice,
     ahead::FETCH_AHEAD,
+    computations::Progress,
     environment::Environment,
     error::StreamError,
-    flights::Progress,
     rows::{
         drive::RowSink, expressions::Expressions, pass::in_turn, prefilter::NextRows, pruning::pruned_scan,
         scan::RowScan,
     },
 };
 
-/// Chunks that exist at once besides those that a sink queues: one being decoded, one being computed from.
-const CHUNKS_DECODED: u64 = 2;
+/// Blocks that exist at once besides those that a sink queues: one being decoded, one being computed from.
+const BLOCKS_DECODED: u64 = 2;
 
 /// A sink of the rows of a pass.
 pub(super) trait PassSink: RowSink<NextRows> {
     /// What the pass is for, in errors.
     const PURPOSE: &'static str;
 
-    /// Chunks whose values may wait in queues.
-    const CHUNKS_QUEUED: u64;
+    /// Blocks whose values may wait in queues.
+    const BLOCKS_QUEUED: u64;
 }
 
 /// A sink whose rows are counted as progress.
@@ -60,7 +60,7 @@ pub(super) async fn run<Sink: PassSink>(
     Ok(sink)
 }
 
-/// Reserves the memory of a pass: compressed row groups in flight, the decoders of one, and decoded chunks.
+/// Reserves the memory of a pass: compressed row groups in flight, the decoders of one, and decoded blocks.
 async fn reserve<Sink: PassSink>(
     environment: &Environment,
     scan: &RowScan,
@@ -73,9 +73,9 @@ async fn reserve<Sink: PassSink>(
         let ahead = read.len().min(FETCH_AHEAD + 1) as u64;
         let of_group = |index: usize| {
             let group = scan.row_group(index);
-            let chunks = projection.chunk_bytes(snapshot, group).saturating_mul(CHUNKS_DECODED + Sink::CHUNKS_QUEUED);
+            let blocks = projection.block_bytes(snapshot, group).saturating_mul(BLOCKS_DECODED + Sink::BLOCKS_QUEUED);
             let fetched = projection.stored_bytes(snapshot, group).saturating_mul(ahead);
-            fetched.saturating_add(projection.decoder_bytes(snapshot, group)).saturating_add(chunks)
+            fetched.saturating_add(projection.decoder_bytes(snapshot, group)).saturating_add(blocks)
         };
         read.into_iter().map(of_group).max().unwrap_or(0)
     });

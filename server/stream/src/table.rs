@@ -121,19 +121,19 @@ impl Reading {
         let ahead = self.groups.min(FETCH_AHEAD + 1) as u64;
         let reading = |row_group| {
             let fetched = projection.stored_bytes(snapshot, row_group).saturating_mul(ahead);
-            fetched.saturating_add(projection.chunk_bytes(snapshot, row_group).saturating_mul(BATCHES_AHEAD as u64 + 2))
+            fetched.saturating_add(projection.block_bytes(snapshot, row_group).saturating_mul(BATCHES_AHEAD as u64 + 2))
         };
         let sending_bytes = snapshot.byte_count().min(SENDING_BYTES as u64);
         let groups = &snapshot.row_groups()[..self.groups];
         let bytes = groups.iter().map(reading).max().unwrap_or(0).saturating_add(sending_bytes);
-        let batch_bytes = groups.iter().map(|group| projection.chunk_bytes(snapshot, group)).max().unwrap_or(0);
+        let batch_bytes = groups.iter().map(|group| projection.block_bytes(snapshot, group)).max().unwrap_or(0);
         BatchMemory { bytes, batch_bytes, sending_bytes }
     }
 
-    /// The rows of a chunk to send, `missing` at most, with the columns in the requested order.
-    fn rows_of(&self, chunk: &RecordBatch, missing: u64) -> Result<RecordBatch, StreamError> {
-        let row_count = usize::try_from(missing).unwrap_or(usize::MAX).min(chunk.num_rows());
-        let rows = chunk.slice(0, row_count);
+    /// The rows of a block to send, `missing` at most, with the columns in the requested order.
+    fn rows_of(&self, block: &RecordBatch, missing: u64) -> Result<RecordBatch, StreamError> {
+        let row_count = usize::try_from(missing).unwrap_or(usize::MAX).min(block.num_rows());
+        let rows = block.slice(0, row_count);
         Ok(match &self.places {
             Some(places) => rows.project(places)?,
             None => rows,
@@ -181,7 +181,7 @@ async fn send(
 impl RowSink<NextRows> for TableSender {
     type Output = Vec<RecordBatch>;
 
-    /// Cuts the rows of a chunk that are sent into messages.
+    /// Cuts the rows of a block that are sent into messages.
     fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<Vec<RecordBatch>>, StreamError> {
         let first_row = self.next_row;
         self.next_row += rows.stored;

@@ -1,4 +1,4 @@
-//! The directory of the disk tier: a lock, a version, and a folder of chunk files for each plan.
+//! The directory of the disk tier: a lock, a version, and a folder of block files for each plan.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     file,
-    index::{ChunkOnDisk, ChunkPlace, DiskIndex},
+    index::{BlockOnDisk, BlockPlace, DiskIndex},
 };
 
 /// The file that a running server locks.
@@ -25,13 +25,13 @@ const VERSION_FILE: &str = "version";
 /// The folder of the plans.
 const ROWS_FOLDER: &str = "rows";
 
-/// The ending of chunk files.
+/// The ending of block files.
 const ROWS: &str = "rows";
 
 /// The ending of unfinished files.
 const TEMPORARY: &str = "tmp";
 
-/// A directory of chunk files. No other server uses it at the same time.
+/// A directory of block files. No other server uses it at the same time.
 #[derive(Debug)]
 pub(super) struct CacheDirectory {
     root: PathBuf,
@@ -93,7 +93,7 @@ impl CacheDirectory {
         Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
-    /// The chunks of earlier servers, plan by plan in the order of their last use. Removes unfinished files, and those whose
+    /// The blocks of earlier servers, plan by plan in the order of their last use. Removes unfinished files, and those whose
     /// name is damaged or of another place: the number of rows in it is used before the file is read.
     pub(super) fn scan(&self, capacity: u64) -> DiskIndex {
         let mut index = DiskIndex::new(capacity);
@@ -110,11 +110,11 @@ impl CacheDirectory {
                 let (path, name) = (found.path(), found.file_name());
                 let is_of = |ending: &str| path.extension().is_some_and(|found| found == ending);
                 let parsed = name.to_str().and_then(|name| parse(&plan, name));
-                if let Some((place, chunk)) = parsed
+                if let Some((place, block)) = parsed
                     && let Ok(meta) = found.metadata()
                 {
-                    let chunk = ChunkOnDisk { bytes: meta.len(), ..chunk };
-                    if let Some(replaced) = index.insert(&plan, place, chunk) {
+                    let block = BlockOnDisk { bytes: meta.len(), ..block };
+                    if let Some(replaced) = index.insert(&plan, place, block) {
                         self.remove(&plan, place, &replaced);
                     }
                 } else if is_of(TEMPORARY) {
@@ -130,13 +130,13 @@ impl CacheDirectory {
         index
     }
 
-    pub(super) fn read(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) -> io::Result<Vec<u8>> {
-        fs::read(self.path(plan, place, chunk))
+    pub(super) fn read(&self, plan: &str, place: BlockPlace, block: &BlockOnDisk) -> io::Result<Vec<u8>> {
+        fs::read(self.path(plan, place, block))
     }
 
     /// Writes a temporary file and renames it, so that no reader sees a part.
-    pub(super) fn write(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(plan, place, chunk);
+    pub(super) fn write(&self, plan: &str, place: BlockPlace, block: &BlockOnDisk, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(plan, place, block);
         let temporary = path.with_extension(TEMPORARY);
         if let Some(folder) = path.parent() {
             private::create_folder(folder)?;
@@ -148,8 +148,8 @@ impl CacheDirectory {
     }
 
     /// Removes a file, and the folder of its plan with the last one.
-    pub(super) fn remove(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) {
-        let path = self.path(plan, place, chunk);
+    pub(super) fn remove(&self, plan: &str, place: BlockPlace, block: &BlockOnDisk) {
+        let path = self.path(plan, place, block);
         let _ = fs::remove_file(&path);
         let _ = path.parent().map(fs::remove_dir);
     }
@@ -160,8 +160,8 @@ impl CacheDirectory {
         let _ = folder.and_then(|folder| folder.set_modified(SystemTime::now()));
     }
 
-    fn path(&self, plan: &str, place: ChunkPlace, chunk: &ChunkOnDisk) -> PathBuf {
-        self.root.join(ROWS_FOLDER).join(plan).join(name(plan, place, chunk))
+    fn path(&self, plan: &str, place: BlockPlace, block: &BlockOnDisk) -> PathBuf {
+        self.root.join(ROWS_FOLDER).join(plan).join(name(plan, place, block))
     }
 }
 
@@ -197,21 +197,21 @@ fn version(number: u32) -> String {
     format!("forebay cache {number}\n")
 }
 
-/// The name of a chunk file: the place, the rows, the state of the row group's file, and a checksum of them and the plan.
-fn name(plan: &str, (group, chunk): ChunkPlace, ChunkOnDisk { rows, state, .. }: &ChunkOnDisk) -> String {
-    let facts = format!("{group}-{chunk}-{rows}-{state:016x}");
+/// The name of a block file: the place, the rows, the state of the row group's file, and a checksum of them and the plan.
+fn name(plan: &str, (group, block): BlockPlace, BlockOnDisk { rows, state, .. }: &BlockOnDisk) -> String {
+    let facts = format!("{group}-{block}-{rows}-{state:016x}");
     let checksum = xxh3_64(format!("{plan}/{facts}").as_bytes());
     format!("{facts}-{checksum:016x}.{ROWS}")
 }
 
-/// Parses the name of a chunk file of a plan; none if it is not the one that [`name`] gives.
-fn parse(plan: &str, found: &str) -> Option<(ChunkPlace, ChunkOnDisk)> {
+/// Parses the name of a block file of a plan; none if it is not the one that [`name`] gives.
+fn parse(plan: &str, found: &str) -> Option<(BlockPlace, BlockOnDisk)> {
     let mut parts = found.split('-');
     let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let rows = parts.next()?.parse().ok()?;
     let state = u64::from_str_radix(parts.next()?, 16).ok()?;
-    let chunk = ChunkOnDisk { rows, state, bytes: 0 };
-    (name(plan, place, &chunk) == found).then_some((place, chunk))
+    let block = BlockOnDisk { rows, state, bytes: 0 };
+    (name(plan, place, &block) == found).then_some((place, block))
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
@@ -224,9 +224,9 @@ mod tests {
 
     #[test]
     fn a_name_is_read_only_as_it_was_written_and_for_its_plan() {
-        let (place, chunk) = ((3, 14), ChunkOnDisk { rows: 159, state: 26, bytes: 0 });
-        let written = name("plan", place, &chunk);
-        assert_eq!(parse("plan", &written), Some((place, chunk)));
+        let (place, block) = ((3, 14), BlockOnDisk { rows: 159, state: 26, bytes: 0 });
+        let written = name("plan", place, &block);
+        assert_eq!(parse("plan", &written), Some((place, block)));
         assert_eq!(parse("other", &written), None);
         for (from, to) in
             [("3-", "4-"), ("14-", "15-"), ("159", "158"), ("159", "0159"), ("1a-", "1b-"), (".rows", ".tmp")]

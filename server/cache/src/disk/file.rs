@@ -1,4 +1,4 @@
-//! The file of one chunk: a header with everything that identifies the rows and a checksum, then the rows as Arrow IPC.
+//! The file of one block: a header with everything that identifies the rows and a checksum, then the rows as Arrow IPC.
 //!
 //! ```text
 //! magic 8 │ version u32 │ key 32 │ body length u64 │ xxh3 of all but this field u64 │ body
@@ -16,7 +16,7 @@ const KEY_BYTES: usize = 32;
 const CHECKSUM_AT: usize = MAGIC.len() + 4 + KEY_BYTES + 8;
 const HEADER_BYTES: usize = CHECKSUM_AT + 8;
 
-/// Encodes the rows of a chunk. `key` is a digest of everything that decides them.
+/// Encodes the rows of a block. `key` is a digest of everything that decides them.
 pub(super) fn encode(key: &str, rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     let mut writer = StreamWriter::try_new(vec![0; HEADER_BYTES], &rows.schema())?;
     writer.write(rows)?;
@@ -28,7 +28,7 @@ pub(super) fn encode(key: &str, rows: &RecordBatch) -> Result<Vec<u8>, ArrowErro
     Ok(bytes)
 }
 
-/// Decodes the rows of a chunk; none if the bytes are damaged, cut, or the rows of another key.
+/// Decodes the rows of a block; none if the bytes are damaged, cut, or the rows of another key.
 pub(super) fn decode(key: &str, bytes: Vec<u8>) -> Option<RecordBatch> {
     let body_bytes = bytes.len().checked_sub(HEADER_BYTES)?;
     let stored = u64::from_le_bytes(bytes[CHECKSUM_AT..HEADER_BYTES].try_into().ok()?);

@@ -1,11 +1,11 @@
-//! The chunks on disk, by plan, and which of them make room for others.
+//! The blocks on disk, by plan, and which of them make room for others.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Plans without chunks that are remembered, so that their second streams are known as such.
+/// Plans without blocks that are remembered, so that their second streams are known as such.
 const EMPTY_PLANS_MAX: usize = 64;
 
-/// The chunks of a directory.
+/// The blocks of a directory.
 #[derive(Debug)]
 pub(super) struct DiskIndex {
     capacity: u64,
@@ -15,9 +15,9 @@ pub(super) struct DiskIndex {
     plans: HashMap<String, PlanOnDisk>,
 }
 
-/// A chunk of a row group.
+/// A block of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChunkOnDisk {
+pub(super) struct BlockOnDisk {
     pub rows: u64,
     /// A digest of the state of the row group's file.
     pub state: u64,
@@ -25,12 +25,12 @@ pub(super) struct ChunkOnDisk {
     pub bytes: u64,
 }
 
-/// The place of a chunk: its row group and its number there.
-pub(super) type ChunkPlace = (usize, usize);
+/// The place of a block: its row group and its number there.
+pub(super) type BlockPlace = (usize, usize);
 
 #[derive(Debug, Default)]
 struct PlanOnDisk {
-    chunks: BTreeMap<ChunkPlace, ChunkOnDisk>,
+    blocks: BTreeMap<BlockPlace, BlockOnDisk>,
     bytes: u64,
     /// Streams that read its rows.
     readers: usize,
@@ -70,8 +70,8 @@ impl DiskIndex {
         self.forget_plans();
     }
 
-    pub(super) fn chunk(&self, plan: &str, place: ChunkPlace) -> Option<ChunkOnDisk> {
-        self.plans.get(plan)?.chunks.get(&place).copied()
+    pub(super) fn block(&self, plan: &str, place: BlockPlace) -> Option<BlockOnDisk> {
+        self.plans.get(plan)?.blocks.get(&place).copied()
     }
 
     /// Whether this many bytes of a plan fit, if necessary after evicting others.
@@ -80,49 +80,49 @@ impl DiskIndex {
         bytes <= self.capacity.saturating_sub(self.used - evictable)
     }
 
-    /// Removes chunks of idle plans, longest unused first, until this many bytes of a plan fit. Returns them; none if
+    /// Removes blocks of idle plans, longest unused first, until this many bytes of a plan fit. Returns them; none if
     /// they cannot fit.
-    pub(super) fn make_room(&mut self, plan: &str, bytes: u64) -> Option<Vec<(String, ChunkPlace, ChunkOnDisk)>> {
+    pub(super) fn make_room(&mut self, plan: &str, bytes: u64) -> Option<Vec<(String, BlockPlace, BlockOnDisk)>> {
         if !self.has_room(plan, bytes) {
             return None;
         }
         let mut evicted = Vec::new();
         for (_, idle, _) in self.idle(plan) {
             while bytes > self.capacity.saturating_sub(self.used)
-                && let Some((place, chunk)) = self.remove_last(&idle)
+                && let Some((place, block)) = self.remove_last(&idle)
             {
-                evicted.push((idle.clone(), place, chunk));
+                evicted.push((idle.clone(), place, block));
             }
         }
         Some(evicted)
     }
 
-    /// Adds a chunk. Returns the one of another state of the file that it replaces.
-    pub(super) fn insert(&mut self, plan: &str, place: ChunkPlace, chunk: ChunkOnDisk) -> Option<ChunkOnDisk> {
+    /// Adds a block. Returns the one of another state of the file that it replaces.
+    pub(super) fn insert(&mut self, plan: &str, place: BlockPlace, block: BlockOnDisk) -> Option<BlockOnDisk> {
         let added_to = self.plans.entry(plan.to_owned()).or_default();
-        let replaced = added_to.chunks.insert(place, chunk);
+        let replaced = added_to.blocks.insert(place, block);
         let freed = replaced.map_or(0, |replaced| replaced.bytes);
-        added_to.bytes = added_to.bytes + chunk.bytes - freed;
-        self.used = self.used + chunk.bytes - freed;
+        added_to.bytes = added_to.bytes + block.bytes - freed;
+        self.used = self.used + block.bytes - freed;
         replaced
     }
 
-    pub(super) fn remove(&mut self, plan: &str, place: ChunkPlace) -> Option<ChunkOnDisk> {
+    pub(super) fn remove(&mut self, plan: &str, place: BlockPlace) -> Option<BlockOnDisk> {
         let removed_from = self.plans.get_mut(plan)?;
-        let removed = removed_from.chunks.remove(&place)?;
+        let removed = removed_from.blocks.remove(&place)?;
         removed_from.bytes -= removed.bytes;
         self.used -= removed.bytes;
         Some(removed)
     }
 
-    fn remove_last(&mut self, plan: &str) -> Option<(ChunkPlace, ChunkOnDisk)> {
-        let place = *self.plans.get(plan)?.chunks.keys().next_back()?;
+    fn remove_last(&mut self, plan: &str) -> Option<(BlockPlace, BlockOnDisk)> {
+        let place = *self.plans.get(plan)?.blocks.keys().next_back()?;
         self.remove(plan, place).map(|removed| (place, removed))
     }
 
-    /// Forgets plans without chunks and readers, except those used last.
+    /// Forgets plans without blocks and readers, except those used last.
     fn forget_plans(&mut self) {
-        let is_empty = |plan: &PlanOnDisk| plan.readers == 0 && plan.chunks.is_empty();
+        let is_empty = |plan: &PlanOnDisk| plan.readers == 0 && plan.blocks.is_empty();
         let mut empty: Vec<u64> =
             self.plans.values().filter(|plan| is_empty(plan)).map(|plan| plan.last_used).collect();
         if empty.len() > EMPTY_PLANS_MAX {
@@ -151,17 +151,17 @@ impl DiskIndex {
 mod tests {
     use super::*;
 
-    const CHUNK: ChunkOnDisk = ChunkOnDisk { rows: 5, state: 1, bytes: 10 };
+    const BLOCK: BlockOnDisk = BlockOnDisk { rows: 5, state: 1, bytes: 10 };
 
-    fn filled(index: &mut DiskIndex, plan: &str, chunks: usize) -> Vec<bool> {
+    fn filled(index: &mut DiskIndex, plan: &str, blocks: usize) -> Vec<bool> {
         let add = |number| {
-            let has_room = index.make_room(plan, CHUNK.bytes).is_some();
+            let has_room = index.make_room(plan, BLOCK.bytes).is_some();
             if has_room {
-                index.insert(plan, (0, number), CHUNK);
+                index.insert(plan, (0, number), BLOCK);
             }
             has_room
         };
-        (0..chunks).map(add).collect()
+        (0..blocks).map(add).collect()
     }
 
     #[test]
@@ -177,16 +177,16 @@ mod tests {
         assert_eq!(filled(&mut index, "c", 1), [false]);
         assert_eq!(filled(&mut index, "b", 2), [true, true]);
         assert_eq!((index.plans["a"].bytes, index.plans["b"].bytes, index.used()), (10, 20, 30));
-        assert!(index.chunk("a", (0, 0)).is_some() && index.chunk("a", (0, 2)).is_none());
+        assert!(index.block("a", (0, 0)).is_some() && index.block("a", (0, 2)).is_none());
     }
 
     #[test]
     fn a_chunk_of_another_state_is_replaced() {
         let mut index = DiskIndex::new(30);
-        assert_eq!(index.insert("a", (0, 0), CHUNK), None);
-        let other = ChunkOnDisk { state: 2, bytes: 12, ..CHUNK };
-        assert_eq!(index.insert("a", (0, 0), other), Some(CHUNK));
-        assert_eq!((index.used(), index.chunk("a", (0, 0))), (12, Some(other)));
+        assert_eq!(index.insert("a", (0, 0), BLOCK), None);
+        let other = BlockOnDisk { state: 2, bytes: 12, ..BLOCK };
+        assert_eq!(index.insert("a", (0, 0), other), Some(BLOCK));
+        assert_eq!((index.used(), index.block("a", (0, 0))), (12, Some(other)));
         assert_eq!((index.remove("a", (0, 0)), index.remove("a", (0, 0)), index.used()), (Some(other), None, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The disk tier: finished chunks in files of a directory, where later servers find them.
+//! The disk tier: finished blocks in files of a directory, where later servers find them.
 //!
 //! A thread writes what streams compute. Streams never wait for it: what does not fit into its queue is not written.
 //! Reads run on threads that may block. A file that is damaged is removed, and its rows are computed again.
@@ -25,9 +25,9 @@ use tokio::task::spawn_blocking;
 pub use directory::CacheDirError;
 
 use directory::CacheDirectory;
-use index::{ChunkOnDisk, ChunkPlace, DiskIndex};
+use index::{BlockOnDisk, BlockPlace, DiskIndex};
 
-/// Chunks that wait to be written, and their bytes.
+/// Blocks that wait to be written, and their bytes.
 const QUEUE_MAX: usize = 256;
 const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
@@ -49,27 +49,27 @@ struct DiskFiles {
     queued_bytes: AtomicU64,
 }
 
-/// The chunks of one row group.
+/// The blocks of one row group.
 #[derive(Clone, Debug)]
-pub(super) struct DiskGroup {
+pub(super) struct DiskRowGroup {
     tier: Arc<DiskTier>,
-    name: DiskGroupName,
-    /// Whether chunks are written.
+    name: DiskRowGroupName,
+    /// Whether blocks are written.
     admits: bool,
 }
 
-/// A chunk to be written.
+/// A block to be written.
 #[derive(Debug)]
 struct WriteJob {
-    name: DiskGroupName,
-    chunk: usize,
+    name: DiskRowGroupName,
+    block: usize,
     rows: RecordBatch,
     bytes: u64,
 }
 
 /// What identifies a row group.
 #[derive(Clone, Debug)]
-struct DiskGroupName {
+struct DiskRowGroupName {
     plan: Arc<str>,
     group: usize,
     /// The state of the row group's file.
@@ -110,20 +110,20 @@ impl DiskTier {
         self.files.index().close(plan);
     }
 
-    /// The chunks of a row group whose file has this state.
-    pub(super) fn group(self: &Arc<Self>, plan: &str, group: usize, file: &str, admits: bool) -> DiskGroup {
+    /// The blocks of a row group whose file has this state.
+    pub(super) fn group(self: &Arc<Self>, plan: &str, group: usize, file: &str, admits: bool) -> DiskRowGroup {
         let state = u64::from_str_radix(&short_digest(&[file.as_bytes()])[..16], 16).unwrap_or_default();
-        let name = DiskGroupName { plan: plan.into(), group, file: file.into(), state };
-        DiskGroup { tier: Arc::clone(self), name, admits }
+        let name = DiskRowGroupName { plan: plan.into(), group, file: file.into(), state };
+        DiskRowGroup { tier: Arc::clone(self), name, admits }
     }
 }
 
-// === impl DiskGroup ===
+// === impl DiskRowGroup ===
 
-impl DiskGroup {
-    /// The number of passing rows of a chunk that is on disk.
-    pub(super) fn rows_of(&self, chunk: usize) -> Option<u64> {
-        self.on_disk(chunk).map(|on_disk| on_disk.rows)
+impl DiskRowGroup {
+    /// The number of passing rows of a block that is on disk.
+    pub(super) fn rows_of(&self, block: usize) -> Option<u64> {
+        self.on_disk(block).map(|on_disk| on_disk.rows)
     }
 
     /// Whether a row group of this size can be written.
@@ -131,46 +131,46 @@ impl DiskGroup {
         self.admits && self.tier.files.index().has_room(&self.name.plan, bytes)
     }
 
-    /// Reads a chunk with this number of rows, if that is known; none if it is not on disk, or damaged.
-    pub(super) async fn load(&self, chunk: usize, rows: Option<u64>) -> Option<RecordBatch> {
-        let on_disk = self.on_disk(chunk)?;
+    /// Reads a block with this number of rows, if that is known; none if it is not on disk, or damaged.
+    pub(super) async fn load(&self, block: usize, rows: Option<u64>) -> Option<RecordBatch> {
+        let on_disk = self.on_disk(block)?;
         let (files, name) = (Arc::clone(&self.tier.files), self.name.clone());
-        let read = spawn_blocking(move || files.read(&name, chunk, &on_disk)).await;
+        let read = spawn_blocking(move || files.read(&name, block, &on_disk)).await;
         // A decoder that panics has found damage.
         let read = read.ok().flatten().filter(|_| rows.is_none_or(|rows| rows == on_disk.rows));
         match read {
             Some(_) => metrics::cache_disk_hit(),
-            None => self.tier.files.drop_damaged(&self.name, chunk, &on_disk),
+            None => self.tier.files.drop_damaged(&self.name, block, &on_disk),
         }
         read
     }
 
-    /// Lets a chunk be written, unless it is on disk or too much waits to be written.
-    pub(super) fn offer(&self, chunk: usize, rows: &RecordBatch) {
-        if !self.admits || self.on_disk(chunk).is_some() {
+    /// Lets a block be written, unless it is on disk or too much waits to be written.
+    pub(super) fn offer(&self, block: usize, rows: &RecordBatch) {
+        if !self.admits || self.on_disk(block).is_some() {
             return;
         }
         let (bytes, files) = (rows.get_array_memory_size() as u64, &self.tier.files);
         let queued = files.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let job = WriteJob { name: self.name.clone(), chunk, rows: rows.clone(), bytes };
+        let job = WriteJob { name: self.name.clone(), block, rows: rows.clone(), bytes };
         if queued + bytes > QUEUE_BYTES_MAX || self.tier.queue.try_send(job).is_err() {
             files.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             metrics::cache_disk_dropped();
         }
     }
 
-    fn on_disk(&self, chunk: usize) -> Option<ChunkOnDisk> {
-        let found = self.tier.files.index().chunk(&self.name.plan, (self.name.group, chunk));
+    fn on_disk(&self, block: usize) -> Option<BlockOnDisk> {
+        let found = self.tier.files.index().block(&self.name.plan, (self.name.group, block));
         found.filter(|found| found.state == self.name.state)
     }
 }
 
-// === impl DiskGroupName ===
+// === impl DiskRowGroupName ===
 
-impl DiskGroupName {
-    /// A digest of everything that decides the rows of a chunk.
-    fn key(&self, chunk: usize) -> String {
-        let numbers = [self.group as u64, chunk as u64].map(u64::to_le_bytes).concat();
+impl DiskRowGroupName {
+    /// A digest of everything that decides the rows of a block.
+    fn key(&self, block: usize) -> String {
+        let numbers = [self.group as u64, block as u64].map(u64::to_le_bytes).concat();
         short_digest(&[self.plan.as_bytes(), &numbers, self.file.as_bytes()])
     }
 }
@@ -182,17 +182,17 @@ impl DiskFiles {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, name: &DiskGroupName, chunk: usize, on_disk: &ChunkOnDisk) -> Option<RecordBatch> {
-        let bytes = self.directory.read(&name.plan, (name.group, chunk), on_disk).ok()?;
-        let rows = file::decode(&name.key(chunk), bytes)?;
+    fn read(&self, name: &DiskRowGroupName, block: usize, on_disk: &BlockOnDisk) -> Option<RecordBatch> {
+        let bytes = self.directory.read(&name.plan, (name.group, block), on_disk).ok()?;
+        let rows = file::decode(&name.key(block), bytes)?;
         (rows.num_rows() as u64 == on_disk.rows).then_some(rows)
     }
 
     /// Removes a file that is damaged, unless it was evicted meanwhile.
-    fn drop_damaged(&self, name: &DiskGroupName, chunk: usize, on_disk: &ChunkOnDisk) {
-        let place = (name.group, chunk);
+    fn drop_damaged(&self, name: &DiskRowGroupName, block: usize, on_disk: &BlockOnDisk) {
+        let place = (name.group, block);
         let mut index = self.index();
-        if index.chunk(&name.plan, place) == Some(*on_disk) {
+        if index.block(&name.plan, place) == Some(*on_disk) {
             index.remove(&name.plan, place);
             metrics::cache_disk_bytes(index.used());
             drop(index);
@@ -209,11 +209,11 @@ impl DiskFiles {
         self.evict(&index, evicted);
     }
 
-    fn evict(&self, index: &DiskIndex, evicted: Vec<(String, ChunkPlace, ChunkOnDisk)>) {
+    fn evict(&self, index: &DiskIndex, evicted: Vec<(String, BlockPlace, BlockOnDisk)>) {
         metrics::cache_disk_evicted(evicted.len() as u64);
         metrics::cache_disk_bytes(index.used());
-        for (plan, place, chunk) in evicted {
-            self.directory.remove(&plan, place, &chunk);
+        for (plan, place, block) in evicted {
+            self.directory.remove(&plan, place, &block);
         }
     }
 
@@ -233,14 +233,14 @@ impl DiskFiles {
     }
 
     fn write(&self, job: &WriteJob) -> Result<(), WriteError> {
-        let WriteJob { name, chunk, rows, .. } = job;
-        let place = (name.group, *chunk);
-        let bytes = file::encode(&name.key(*chunk), rows)?;
-        let on_disk = ChunkOnDisk { rows: rows.num_rows() as u64, state: name.state, bytes: bytes.len() as u64 };
+        let WriteJob { name, block, rows, .. } = job;
+        let place = (name.group, *block);
+        let bytes = file::encode(&name.key(*block), rows)?;
+        let on_disk = BlockOnDisk { rows: rows.num_rows() as u64, state: name.state, bytes: bytes.len() as u64 };
         {
             let mut index = self.index();
             // Two streams computed it.
-            if index.chunk(&name.plan, place).is_some_and(|known| known.state == name.state) {
+            if index.block(&name.plan, place).is_some_and(|known| known.state == name.state) {
                 return Ok(());
             }
             let Some(evicted) = index.make_room(&name.plan, on_disk.bytes) else {
@@ -261,7 +261,7 @@ impl DiskFiles {
     }
 }
 
-/// Why a chunk was not written.
+/// Why a block was not written.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]

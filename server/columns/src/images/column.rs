@@ -61,9 +61,9 @@ pub struct ImageValues {
     pub held: Vec<Reservation>,
 }
 
-/// The images of a chunk of rows.
+/// The images of a block of rows.
 #[derive(Debug)]
-struct ImageChunk {
+struct ImageBlock {
     images: ImageBytes,
     headers: Headers,
     keys: Vec<ImageKey>,
@@ -123,10 +123,10 @@ impl ImageColumn {
         keys: Vec<ImageKey>,
         budget: &Budget,
     ) -> Result<Vec<usize>, ImagesError> {
-        let chunk = Arc::new(self.chunk(images, others, keys).await?);
+        let block = Arc::new(self.block(images, others, keys).await?);
         let failed = match self.part {
-            ImagePart::Tensors => self.decoded(&chunk, budget).await?.into_iter().flat_map(|done| done.1).collect(),
-            ImagePart::Bytes | ImagePart::Boxes | ImagePart::Flips => damaged(&chunk.headers),
+            ImagePart::Tensors => self.decoded(&block, budget).await?.into_iter().flat_map(|done| done.1).collect(),
+            ImagePart::Bytes | ImagePart::Boxes | ImagePart::Flips => damaged(&block.headers),
         };
         Ok(failed.into_iter().map(|(row, _)| row).collect())
     }
@@ -142,9 +142,9 @@ impl ImageColumn {
             return Ok(ImageValues { array: new_empty_array(&spec.data_type()), held: Vec::new() });
         }
         let count = images.len();
-        let chunk = Arc::new(self.chunk(images, others, keys).await?);
-        let done = self.decoded(&chunk, budget).await?;
-        drop(chunk);
+        let block = Arc::new(self.block(images, others, keys).await?);
+        let done = self.decoded(&block, budget).await?;
+        drop(block);
         let (mut arrays, mut held) = (Vec::with_capacity(done.len()), Vec::with_capacity(done.len()));
         for (array, failed, memory) in done {
             self.judge(failed)?;
@@ -163,31 +163,31 @@ impl ImageColumn {
     }
 
     /// Reads the headers of images.
-    async fn chunk(
+    async fn block(
         &self,
         images: &ArrayRef,
         others: &[ArrayRef],
         keys: Vec<ImageKey>,
-    ) -> Result<ImageChunk, ImagesError> {
+    ) -> Result<ImageBlock, ImagesError> {
         let (turning, images, others) = (self.turning, ImageBytes::of(images)?, of_all(others)?);
-        let read = move || ImageChunk { headers: turning.of(&images, &others), images, keys };
+        let read = move || ImageBlock { headers: turning.of(&images, &others), images, keys };
         Ok(self.pool.cpu.run(read).await?)
     }
 
     /// The tensors of each job, the rows that failed, and the memory of the tensors.
     async fn decoded(
         &self,
-        chunk: &Arc<ImageChunk>,
+        block: &Arc<ImageBlock>,
         budget: &Budget,
     ) -> Result<Vec<(ArrayRef, Vec<(usize, ImageProblem)>, Reservation)>, ImagesError> {
-        let jobs = jobs(&chunk.headers, &chunk.keys, self.decoder.spec());
-        let jobs = jobs.into_iter().map(|job| self.job(Arc::clone(chunk), job, budget));
+        let jobs = jobs(&block.headers, &block.keys, self.decoder.spec());
+        let jobs = jobs.into_iter().map(|job| self.job(Arc::clone(block), job, budget));
         stream::iter(jobs).buffered(self.pool.cpu.threads().max(1)).try_collect().await
     }
 
     async fn job(
         &self,
-        chunk: Arc<ImageChunk>,
+        block: Arc<ImageBlock>,
         job: ImageJob,
         budget: &Budget,
     ) -> Result<(ArrayRef, Vec<(usize, ImageProblem)>, Reservation), ImagesError> {
@@ -198,7 +198,7 @@ impl ImageColumn {
         let mut memory =
             memory.map_err(|source| ImagesError::Memory { column: self.column.clone(), row, width, height, source })?;
         let (decoder, first) = (Arc::clone(&self.decoder), range.start);
-        let decode = move || decoder.decode(rows(&chunk.images, &chunk.headers, &chunk.keys, range));
+        let decode = move || decoder.decode(rows(&block.images, &block.headers, &block.keys, range));
         let ImageRows { tensors, failed } = self.pool.cpu.run(decode).await??;
         memory.resize(tensors.get_array_memory_size() as u64);
         Ok((tensors, failed.into_iter().map(|(row, problem)| (first + row, problem)).collect(), memory))

@@ -31,7 +31,7 @@ pub enum ImagesError {
         /// The numbers.
         source: BudgetError,
     },
-    /// The memory budget has no room for the tensors of a chunk of rows.
+    /// The memory budget has no room for the tensors of a block of rows.
     #[error("column {column:?}: storing {rows} tensors {source}")]
     Tensors {
         /// The column.

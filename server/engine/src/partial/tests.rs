@@ -67,12 +67,12 @@ fn inputs(start: usize, rows: usize) -> Inputs {
     }
 }
 
-/// The partial rows of the rows from `start` on, chunk by chunk.
-fn partial(start: usize, end: usize, chunk_rows: usize) -> Vec<RecordBatch> {
+/// The partial rows of the rows from `start` on, block by block.
+fn partial(start: usize, end: usize, block_rows: usize) -> Vec<RecordBatch> {
     let mut rows = PartialRows::new(shape());
     let mut batches = Vec::new();
-    for chunk in (start..end).step_by(chunk_rows) {
-        let inputs = inputs(chunk, chunk_rows.min(end - chunk));
+    for block in (start..end).step_by(block_rows) {
+        let inputs = inputs(block, block_rows.min(end - block));
         rows.add_summaries(&inputs.summaries).unwrap();
         inputs.quantiles.iter().enumerate().for_each(|(index, values)| rows.add_quantiles(index, values).unwrap());
         inputs.counts.iter().enumerate().for_each(|(index, values)| rows.add_counts(index, values).unwrap());

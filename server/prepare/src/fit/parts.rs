@@ -35,7 +35,7 @@ pub(super) fn of(catalog: Catalog, cpu: CpuPool, memory_bytes: usize, folder: &P
 }
 
 /// The worker of an executor with this number of cores. Its aggregates are those of the cluster: only the rows that are being read are
-/// in its memory, a few chunks and row groups for each core.
+/// in its memory, a few blocks and row groups for each core.
 #[cfg(feature = "ballista")]
 pub(crate) fn worker(cores: usize, folder: &Path, stores: Stores) -> Result<FitWorker, String> {
     let cpu = CpuPool::new(cores).map_err(|error| error.to_string())?;

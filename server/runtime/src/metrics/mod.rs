@@ -137,8 +137,8 @@ pub fn cache_requests(cache: Cache, hit: bool, count: usize) {
     counter!("forebay_cache_requests_total", "cache" => cache.label(), "result" => result).increment(count as u64);
 }
 
-/// Records chunks of rows that a stream copied from the cache of finished rows, or computed.
-pub fn cache_chunks(hit: bool, count: u64) {
+/// Records blocks of rows that a stream copied from the cache of finished rows, or computed.
+pub fn cache_blocks(hit: bool, count: u64) {
     let handles = handles();
     let counter = if hit { &handles.cache_hits } else { &handles.cache_misses };
     counter.increment(count);
@@ -166,14 +166,14 @@ pub fn cache_bytes(bytes: u64) {
     handles().cache_bytes.set(bytes as f64);
 }
 
-/// Records a chunk that a stream read from the disk tier of that cache.
+/// Records a block that a stream read from the disk tier of that cache.
 pub fn cache_disk_hit() {
     counter!("forebay_cache_disk_hits_total").increment(1);
 }
 
-/// Records chunks that were removed from the disk tier to make room for others.
-pub fn cache_disk_evicted(chunks: u64) {
-    counter!("forebay_cache_disk_evictions_total").increment(chunks);
+/// Records blocks that were removed from the disk tier to make room for others.
+pub fn cache_disk_evicted(blocks: u64) {
+    counter!("forebay_cache_disk_evictions_total").increment(blocks);
 }
 
 /// Records a file of the disk tier that was damaged.
@@ -181,7 +181,7 @@ pub fn cache_disk_damaged() {
     counter!("forebay_cache_disk_damaged_total").increment(1);
 }
 
-/// Records a chunk that was not written to the disk tier.
+/// Records a block that was not written to the disk tier.
 pub fn cache_disk_dropped() {
     counter!("forebay_cache_disk_dropped_total").increment(1);
 }

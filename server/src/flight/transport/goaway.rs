@@ -134,11 +134,11 @@ mod tests {
     }
 
     /// The bytes a client reads from a connection that wrote `bytes` and is dropped in a phase.
-    async fn read(bytes: &[u8], chunk_bytes: usize, phase: Phase) -> Vec<u8> {
+    async fn read(bytes: &[u8], block_bytes: usize, phase: Phase) -> Vec<u8> {
         let (shutdown, watch) = Shutdown::new();
         let (server, mut client) = tokio::io::duplex(1 << 16);
         let mut connection = with_goaway(server, watch);
-        for chunk in bytes.chunks(chunk_bytes) {
+        for chunk in bytes.chunks(block_bytes) {
             connection.write_all(chunk).await.unwrap();
         }
         shutdown.enter(phase);
@@ -151,8 +151,8 @@ mod tests {
     #[tokio::test]
     async fn goaway_follows_the_last_complete_frame() {
         let data = [frame(4, &[]), frame(0, &[1; 300]), frame(GOAWAY, &[0, 0, 0, 5, 0, 0, 0, 0])].concat();
-        for chunk_bytes in [1, 7, 9, 1000] {
-            let read = read(&data, chunk_bytes, Phase::Ended).await;
+        for block_bytes in [1, 7, 9, 1000] {
+            let read = read(&data, block_bytes, Phase::Ended).await;
             let (before, last) = read.split_at(data.len());
             assert_eq!(before, data);
             assert_eq!(last[3], GOAWAY);

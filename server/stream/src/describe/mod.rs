@@ -1,6 +1,6 @@
 //! Describes a dataset's columns: one pass over its rows, whose result is kept per snapshot, columns and filter.
 //!
-//! Single-flight: concurrent requests for one description share one computation and its progress.
+//! Concurrent requests for one description share one computation and its progress.
 
 mod answer;
 mod columns;
@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 
 use super::{
     ahead::{Ahead, AheadSender},
+    computations::{Progress, SharedComputations},
     counts::store,
     environment::Environment,
     error::StreamError,
-    flights::{Flights, Progress},
 };
 use columns::DescribedColumns;
 pub(crate) use type_name::{full_type_name, type_name};
@@ -40,13 +40,13 @@ pub type DescribeTask = Ahead<v1::DescribeUpdate>;
 #[derive(Clone, Debug)]
 pub(super) struct Descriptions {
     environment: Arc<Environment>,
-    flights: Arc<Flights<v1::Description>>,
+    computations: Arc<SharedComputations<v1::Description>>,
     permits: Arc<Semaphore>,
 }
 
 impl Descriptions {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, flights: Arc::default(), permits: Arc::new(Semaphore::new(DESCRIBED_AT_ONCE)) }
+        Self { environment, computations: Arc::default(), permits: Arc::new(Semaphore::new(DESCRIBED_AT_ONCE)) }
     }
 
     /// Starts to describe columns of a dataset.
@@ -73,13 +73,13 @@ impl Descriptions {
         let described = DescribedColumns::check(&self.environment, snapshot, request).await.map_err(in_request)?;
         let (key, descriptions) = (described.key(), self.clone());
         let compute = |progress| async move { descriptions.compute(described, progress).await.map_err(in_request) };
-        let (flight, _) = self.flights.join(&key, compute);
+        let (computation, _) = self.computations.join(&key, compute);
         let report = |progress| {
             // A slow client misses reports, not the result.
             let update = v1::describe_update::Update::Progress(progress);
             let _ = sender.try_send(Ok(v1::DescribeUpdate { update: Some(update) }));
         };
-        let description = flight.result(report).await?;
+        let description = computation.result(report).await?;
         Ok(v1::Description { left_out: left_out_files(&left_out), ..description.as_ref().clone() })
     }
 

@@ -12,9 +12,9 @@ use forebay_runtime::{cpu_pool::in_parallel, log::PARTS, metrics::StageTimes};
 
 use super::{answer, columns::DescribedColumns};
 use crate::{
+    computations::Progress,
     environment::Environment,
     error::StreamError,
-    flights::Progress,
     row_pass::{self, PassSink},
     rows::{drive::RowSink, prefilter::NextRows},
 };
@@ -100,7 +100,7 @@ async fn run(
 impl PassSink for ProfilePass {
     const PURPOSE: &'static str = "description";
 
-    const CHUNKS_QUEUED: u64 = 0;
+    const BLOCKS_QUEUED: u64 = 0;
 }
 
 impl RowSink<NextRows> for ProfilePass {

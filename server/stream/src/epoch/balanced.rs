@@ -10,7 +10,7 @@ use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
 };
-use forebay_scan::CHUNK_ROWS_MAX;
+use forebay_scan::BLOCK_ROWS_MAX;
 
 use super::run::RunRows;
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct BalancedReader {
     budget: Budget,
 }
 
-/// The rows of a chunk, some of which are still to be returned.
+/// The rows of a block, some of which are still to be returned.
 struct Drawn {
     passing: Passing,
     draws: Vec<u64>,
@@ -51,7 +51,7 @@ impl BalancedReader {
     }
 
     /// Returns the next rows. Decodes: run it on the CPU pool.
-    pub(super) fn next_chunk(&mut self, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
+    pub(super) fn next_block(&mut self, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
         loop {
             if let Some(drawn) = &mut self.drawn {
                 let start = Instant::now();
@@ -85,16 +85,16 @@ impl Drawn {
     fn next(&mut self, budget: &Budget) -> Result<Option<Passing>, StreamError> {
         let (mut rows, mut repeated) = (Vec::new(), 0);
         while let Some(draws) = self.draws.get(self.next)
-            && rows.len() < CHUNK_ROWS_MAX
+            && rows.len() < BLOCK_ROWS_MAX
             && repeated < REPEATED_BYTES_MAX
         {
-            let mut count = (*draws - self.returned).min((CHUNK_ROWS_MAX - rows.len()) as u64);
+            let mut count = (*draws - self.returned).min((BLOCK_ROWS_MAX - rows.len()) as u64);
             if *draws > 1 && count > 0 {
                 let bytes = row_bytes(&self.passing.rows, self.next)?.max(1);
                 count = count.min(((REPEATED_BYTES_MAX - repeated) / bytes).max(1));
                 repeated += count * bytes;
             }
-            // A chunk has fewer than 2^32 rows.
+            // A block has fewer than 2^32 rows.
             rows.extend(iter::repeat_n(self.next as u32, count as usize));
             self.returned += count;
             if self.returned == *draws {

@@ -7,11 +7,10 @@ use forebay_order::Share;
 
 use super::{
     batch_task::BatchTask,
-    fitting,
-    group::GroupOpener,
-    in_order, memory,
+    fitting, in_order, memory,
     mixture::{self, MixedEpoch},
     outlet::{Ended, Outlet},
+    row_group::RowGroupOpener,
     shuffled,
 };
 use crate::{
@@ -76,7 +75,7 @@ async fn send(
             mixture::send(&MixedEpoch::new(&environment, mixture, admits), &share, &mut outlet).await
         }
         PreparedRows::Dataset(dataset) => {
-            let opener = GroupOpener::new(&environment, dataset, admits);
+            let opener = RowGroupOpener::new(&environment, dataset, admits);
             match dataset.epoch.shuffle() {
                 None => in_order::send(&opener, &share, &mut outlet).await,
                 Some(_) => shuffled::send(&opener, &share, &mut outlet).await,

@@ -7,7 +7,7 @@ use forebay_runtime::budget::BudgetError;
 
 use super::{
     in_order,
-    memory::{self, GroupSizes},
+    memory::{self, RowGroupSizes},
 };
 use crate::{
     advice::{of_pass, raise},
@@ -21,7 +21,7 @@ use crate::{
 /// A search for smaller parameters.
 struct Search<'a> {
     prepared: &'a PreparedDataset,
-    sizes: GroupSizes,
+    sizes: RowGroupSizes,
     /// Bytes for reading rows in file order, which no parameter changes.
     in_order_bytes: u64,
     /// Bytes that the stream may need.
@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
             Some(_) => 0,
             None => memory::in_order_bytes(prepared, &in_order::pieces(prepared, &prepared.epoch.sequence(), share)),
         };
-        Self { prepared, sizes: GroupSizes::of(prepared), in_order_bytes, available }
+        Self { prepared, sizes: RowGroupSizes::of(prepared), in_order_bytes, available }
     }
 
     /// Returns the changes that each suffice, the one that keeps most of the request first; empty if there is none.

@@ -11,9 +11,9 @@ use forebay_runtime::metrics::{Stage, StageTimes};
 use futures::StreamExt;
 
 use super::{
-    group::GroupOpener,
     outlet::{Ended, Outlet},
     piece::PieceReader,
+    row_group::RowGroupOpener,
     run::Run,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 /// Runs that wait between decoding and computing.
 pub(super) const RUNS_AHEAD: usize = 1;
 
-/// Fills batches from chunks, on the CPU pool.
+/// Fills batches from blocks, on the CPU pool.
 struct Filler {
     executable: Executable,
     batch_size: u64,
@@ -42,8 +42,8 @@ struct Filler {
 struct RunSender(AheadSender<(Run, StageTimes)>);
 
 /// Sends a share's batches: fetches row groups, decodes runs and fills batches concurrently.
-pub(crate) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
-    let GroupOpener { environment, prepared, .. } = opener;
+pub(crate) async fn send(opener: &RowGroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
+    let RowGroupOpener { environment, prepared, .. } = opener;
     let mut filler = Filler::new(prepared, share.row_count());
     let pieces = pieces(prepared, &prepared.epoch.sequence(), share);
     let mut runs = Ahead::start(RUNS_AHEAD, |sender| decode_runs(opener.clone(), pieces, sender));
@@ -72,11 +72,11 @@ pub(crate) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outle
 
 /// Sends the runs of the pieces, in order.
 async fn decode_runs(
-    opener: GroupOpener,
+    opener: RowGroupOpener,
     pieces: Vec<Piece>,
     sender: AheadSender<(Run, StageTimes)>,
 ) -> Result<(), StreamError> {
-    let GroupOpener { environment, prepared, .. } = &opener;
+    let RowGroupOpener { environment, prepared, .. } = &opener;
     let mut before: Option<Piece> = None;
     let mut groups = fetched_ahead(pieces.into_iter().map(|piece| {
         let (opener, continues) =

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use super::{
-    group::{GroupOpener, OpenGroup},
     piece::PieceReader,
+    row_group::{OpenRowGroup, RowGroupOpener},
     run::Run,
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 /// A shuffled epoch whose lanes are read, or a source of a mixture. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ShuffledEpoch {
-    pub opener: GroupOpener,
+    pub opener: RowGroupOpener,
     pub sequence: Arc<Sequence>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct LaneTask {
     /// The place in the sequence after the last row that its windows have.
     end: u64,
     /// The row group in which the previous window ended.
-    open: Option<OpenGroup>,
+    open: Option<OpenRowGroup>,
     /// Dictionaries that went through the chains for the previous window.
     workspace: Workspace,
     times: StageTimes,

@@ -39,7 +39,7 @@ const LANE_COLUMN_BYTES: u64 = 48 << 10;
 /// Rows of AS_STORED columns that are split into rows at once.
 const SCRATCH_ROWS: u64 = 1024;
 
-/// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its chunk and row.
+/// A row's place in its window, and for AS_STORED columns, which a window assembles at its end, its block and row.
 const PLACE_BYTES: u64 = (size_of::<u32>() + size_of::<(usize, usize)>()) as u64;
 
 /// Bytes of a packed output's tokens per decoded byte of its documents: at most a token per byte, which packing copies.
@@ -47,11 +47,11 @@ const DOCUMENT_TOKEN_BYTES: u64 = 4;
 
 /// The largest row groups of a snapshot with passing rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GroupSizes {
+pub(crate) struct RowGroupSizes {
     /// Compressed bytes of the columns.
     fetched: u64,
-    /// Bytes of a decoded chunk, and of the decoder's state.
-    chunk: u64,
+    /// Bytes of a decoded block, and of the decoder's state.
+    block: u64,
     /// The fewest passing rows.
     rows_min: u64,
     count: u64,
@@ -91,33 +91,33 @@ pub(crate) fn with_batches(prepared: &dyn Ordered, reading: u64) -> u64 {
     reading.saturating_add(batches).saturating_add(sending_bytes(prepared))
 }
 
-/// The memory for reading pieces in file order: compressed row groups in flight, and decoded chunks, of which one is
+/// The memory for reading pieces in file order: compressed row groups in flight, and decoded blocks, of which one is
 /// computed from, [`RUNS_AHEAD`] wait and one is being decoded.
 pub(crate) fn in_order_bytes(prepared: &PreparedDataset, pieces: &[Piece]) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     let groups = prepared.snapshot.row_groups();
-    let (mut fetched, mut chunk) = (0, 0);
+    let (mut fetched, mut block) = (0, 0);
     for piece in pieces {
         let group = &groups[piece.row_group];
         fetched = projection.stored_bytes(&prepared.snapshot, group).max(fetched);
         let decoding = decoded_bytes(prepared, group);
-        chunk = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(chunk);
+        block = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group)).max(block);
     }
-    chunk.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
+    block.saturating_mul(RUNS_AHEAD as u64 + 2).saturating_add(fetched.saturating_mul(FETCH_AHEAD as u64 + 1))
 }
 
-/// Bytes of a decoded chunk of a row group, with what is made of it.
+/// Bytes of a decoded block of a row group, with what is made of it.
 fn decoded_bytes(prepared: &PreparedDataset, group: &RowGroup) -> u64 {
-    let chunk = prepared.compiled.rows.projection.chunk_bytes(&prepared.snapshot, group);
+    let block = prepared.compiled.rows.projection.block_bytes(&prepared.snapshot, group);
     match &prepared.units {
-        Units::Sequences(_) => chunk.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
-        Units::Windows(windows) => chunk.saturating_add(windowed::held_bytes(prepared, windows, group)),
-        Units::Rows | Units::Balanced(_) => chunk,
+        Units::Sequences(_) => block.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
+        Units::Windows(windows) => block.saturating_add(windowed::held_bytes(prepared, windows, group)),
+        Units::Rows | Units::Balanced(_) => block,
     }
 }
 
 /// The memory of a take of rows of these pieces' row groups: for reading them, and its batches, of which one is also
-/// assembled from chunks and may be copied to repeat rows.
+/// assembled from blocks and may be copied to repeat rows.
 pub(crate) fn taken_bytes(prepared: &PreparedDataset, pieces: &[Piece], rows: u64) -> u64 {
     let batch_rows = prepared.request.batch_size.min(rows);
     let batches = rows.div_ceil(batch_rows.max(1)).min(BATCHES_MAX) + 1;
@@ -132,18 +132,23 @@ pub(crate) fn taken_bytes(prepared: &PreparedDataset, pieces: &[Piece], rows: u6
 
 /// The memory for reading a share's lanes.
 pub(crate) fn shuffled_bytes(prepared: &PreparedDataset, shuffle: &Shuffle, share: &Share) -> u64 {
-    lanes_bytes(prepared, &GroupSizes::of(prepared), shuffle, share.rank)
+    lanes_bytes(prepared, &RowGroupSizes::of(prepared), shuffle, share.rank)
 }
 
-/// The memory for reading a rank's lanes: compressed row groups that they have open, their chunks and their windows.
-pub(crate) fn lanes_bytes(prepared: &PreparedDataset, sizes: &GroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
+/// The memory for reading a rank's lanes: compressed row groups that they have open, their blocks and their windows.
+pub(crate) fn lanes_bytes(prepared: &PreparedDataset, sizes: &RowGroupSizes, shuffle: &Shuffle, rank: u64) -> u64 {
     let lanes = prepared.epoch.lanes_of(rank);
     let lane_rows = lanes.iter().map(|lane| lane.length).max().unwrap_or(0).max(1);
     windows_bytes(prepared, sizes, lanes.len().max(1) as u64, shuffle.window_rows.min(lane_rows))
 }
 
 /// The memory for reading lanes in windows of at most `window_rows` rows.
-pub(super) fn windows_bytes(prepared: &PreparedDataset, sizes: &GroupSizes, lane_count: u64, window_rows: u64) -> u64 {
+pub(super) fn windows_bytes(
+    prepared: &PreparedDataset,
+    sizes: &RowGroupSizes,
+    lane_count: u64,
+    window_rows: u64,
+) -> u64 {
     let projection = &prepared.compiled.rows.projection;
     // A window spans at most two row groups that are not smaller than it. Lanes share the row groups they have in
     // common.
@@ -155,24 +160,24 @@ pub(super) fn windows_bytes(prepared: &PreparedDataset, sizes: &GroupSizes, lane
     let lane = (prepared.wire_row_bytes().saturating_mul(WINDOWS_MAX.saturating_mul(window_rows)))
         .saturating_add(scratch.saturating_add(stored))
         .saturating_add(window_rows.saturating_mul(PLACE_BYTES + prepared.compiled.stored_row_bytes))
-        .saturating_add(sizes.chunk)
+        .saturating_add(sizes.block)
         .saturating_add(LANE_BYTES)
         .saturating_add(LANE_COLUMN_BYTES.saturating_mul(projection.schema().fields().len() as u64));
     lane.saturating_mul(lane_count).saturating_add(sizes.fetched.saturating_mul(groups_open))
 }
 
-// === impl GroupSizes ===
+// === impl RowGroupSizes ===
 
-impl GroupSizes {
+impl RowGroupSizes {
     pub(crate) fn of(prepared: &PreparedDataset) -> Self {
         let projection = &prepared.compiled.rows.projection;
-        let mut sizes = Self { fetched: 0, chunk: 0, rows_min: u64::MAX, count: 0 };
+        let mut sizes = Self { fetched: 0, block: 0, rows_min: u64::MAX, count: 0 };
         for (group, passing) in prepared.snapshot.row_groups().iter().zip(prepared.epoch.passing()) {
             if *passing > 0 {
                 let decoding = decoded_bytes(prepared, group);
                 let decoding = decoding.saturating_add(projection.decoder_bytes(&prepared.snapshot, group));
                 sizes.fetched = projection.stored_bytes(&prepared.snapshot, group).max(sizes.fetched);
-                sizes.chunk = decoding.max(sizes.chunk);
+                sizes.block = decoding.max(sizes.block);
                 sizes.rows_min = sizes.rows_min.min(*passing);
                 sizes.count += 1;
             }
@@ -187,7 +192,7 @@ fn mixture_bytes(mixture: &PreparedMixture, share: &Share) -> u64 {
     let bytes = mixture.sources.iter().enumerate().map(|(index, source)| {
         let rows = mixture.order.sources()[index].rows;
         let window_rows = source_window_rows(mixture, index).min(rows);
-        windows_bytes(source, &GroupSizes::of(source), lane_count, window_rows)
+        windows_bytes(source, &RowGroupSizes::of(source), lane_count, window_rows)
     });
     bytes.fold(0, u64::saturating_add)
 }

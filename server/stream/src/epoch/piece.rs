@@ -3,7 +3,7 @@
 use forebay_order::Piece;
 use forebay_runtime::{log::PARTS, metrics::StageTimes};
 
-use super::{group::OpenGroup, run::Run};
+use super::{row_group::OpenRowGroup, run::Run};
 use crate::{
     error::StreamError,
     prepare::{dataset::PreparedDataset, ordered::Ordered},
@@ -12,7 +12,7 @@ use crate::{
 
 /// Reads a piece of an open row group.
 pub(super) struct PieceReader {
-    pub group: OpenGroup,
+    pub group: OpenRowGroup,
     piece: Piece,
     prepared: PreparedDataset,
     /// Whether the runs are handed on as they are: each that is decoded is a part of the trace, and finished ones need no
@@ -22,12 +22,12 @@ pub(super) struct PieceReader {
 
 impl PieceReader {
     /// Reads runs that are computed from where they are read.
-    pub(super) fn new(group: OpenGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
+    pub(super) fn new(group: OpenRowGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
         Self { group, piece, prepared: prepared.clone(), is_passed_on: false }
     }
 
     /// Reads runs that are computed from later.
-    pub(super) fn passed_on(group: OpenGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
+    pub(super) fn passed_on(group: OpenRowGroup, piece: Piece, prepared: &PreparedDataset) -> Self {
         Self { is_passed_on: true, ..Self::new(group, piece, prepared) }
     }
 }

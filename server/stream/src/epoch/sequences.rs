@@ -11,7 +11,7 @@ use forebay_scan::ALL_ROWS;
 use super::{
     packed::PackedReader,
     run::RunRows,
-    shared_sequences::{SequenceGroup, Sequences},
+    shared_sequences::{RowGroupSequences, Sequences},
     stored,
 };
 use crate::{
@@ -33,7 +33,7 @@ const LIMIT_PART: u64 = 64;
 /// The sequences of a row group, of which only some are read.
 pub(super) struct SequencesReader {
     all: AllSequences,
-    shared: Arc<SequenceGroup>,
+    shared: Arc<RowGroupSequences>,
     /// The index of the next of the shared batches.
     next: usize,
 }
@@ -73,7 +73,7 @@ impl SequencesReader {
     }
 
     /// Returns the next sequences.
-    pub(super) fn next_chunk(&mut self) -> Next<RunRows> {
+    pub(super) fn next_block(&mut self) -> Next<RunRows> {
         let Some(sequences) = self.shared.get() else { return Next::Blocked };
         let batch = sequences.batches.get(self.next).cloned();
         self.next += 1;

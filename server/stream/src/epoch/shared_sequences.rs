@@ -12,10 +12,10 @@ use tokio::sync::OnceCell;
 
 /// Row groups with shared sequences, by what decides the sequences.
 #[derive(Debug, Default)]
-pub(crate) struct SharedSequences(Mutex<HashMap<String, Weak<SequenceGroup>>>);
+pub(crate) struct SharedSequences(Mutex<HashMap<String, Weak<RowGroupSequences>>>);
 
 /// The sequences of a row group, in order; none until a reader has computed them.
-pub(super) type SequenceGroup = OnceCell<Sequences>;
+pub(super) type RowGroupSequences = OnceCell<Sequences>;
 
 /// All sequences of a row group.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Sequences {
 
 impl SharedSequences {
     /// The sequences of a row group, which readers that have it open share.
-    pub(super) fn of(&self, key: String) -> Arc<SequenceGroup> {
+    pub(super) fn of(&self, key: String) -> Arc<RowGroupSequences> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = open.get(&key).and_then(Weak::upgrade) {
             return group;

@@ -7,17 +7,17 @@ use forebay_kernels::Interleave;
 use forebay_order::Share;
 
 use super::{
-    group::GroupOpener,
     interleave::LaneInterleaver,
     lane_task::ShuffledEpoch,
     outlet::{Ended, Outlet},
     padding,
+    row_group::RowGroupOpener,
 };
 use crate::prepare::ordered::Ordered;
 
 /// Sends a share's batches.
-pub(super) async fn send(opener: &GroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
-    let GroupOpener { environment, prepared, .. } = opener;
+pub(super) async fn send(opener: &RowGroupOpener, share: &Share, outlet: &mut Outlet) -> Result<(), Ended> {
+    let RowGroupOpener { environment, prepared, .. } = opener;
     let order = prepared.epoch.clone();
     let sequence = environment.cpu.run(move || Arc::new(order.sequence())).await?;
     let epoch = ShuffledEpoch { opener: opener.clone(), sequence };

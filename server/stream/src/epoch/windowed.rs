@@ -25,7 +25,7 @@ use crate::{
         drive::Next,
         passing::Passing,
         prefilter::NextRows,
-        reader::{PartOfChunk, RowReader},
+        reader::{PartOfBlock, RowReader},
     },
 };
 
@@ -43,7 +43,7 @@ pub(super) struct WindowedReader {
     next: u64,
     end: u64,
     rows: ComputedRows,
-    reading: Option<RowsOfGroup>,
+    reading: Option<RowsOfRowGroup>,
     fetch_time: Duration,
 }
 
@@ -56,18 +56,18 @@ pub(crate) struct ComputedRows {
 }
 
 /// A row group whose rows are read.
-struct RowsOfGroup {
+struct RowsOfRowGroup {
     stored: RowReader,
     /// The place of its next row among all rows that pass, and that of its last needed row.
     next: u64,
     end: u64,
 }
 
-/// Bytes that a reader keeps besides a decoded chunk of a row group: computed rows, copied when they are joined to the next
+/// Bytes that a reader keeps besides a decoded block of a row group: computed rows, copied when they are joined to the next
 /// ones, and windows.
 pub(super) fn held_bytes(prepared: &PreparedDataset, windows: &EpochWindows, group: &RowGroup) -> u64 {
-    let chunk_rows = prepared.compiled.rows.projection.chunk_rows(&prepared.snapshot, group);
-    let rows = windows.window_rows().saturating_add(chunk_rows);
+    let block_rows = prepared.compiled.rows.projection.block_rows(&prepared.snapshot, group);
+    let rows = windows.window_rows().saturating_add(block_rows);
     let row_bytes = windows.outputs.rows.row_bytes().unwrap_or(0) as u64 + prepared.compiled.stored_row_bytes;
     rows.saturating_mul(row_bytes).saturating_mul(2).saturating_add(WINDOWS_BYTES_MAX.max(prepared.wire_row_bytes()))
 }
@@ -122,7 +122,7 @@ impl WindowedReader {
 
     /// Returns the next windows, of which the first `skip` of the row group are not needed; those `seen` are before them.
     /// Decodes: run it on the CPU pool.
-    pub(super) fn next_chunk(
+    pub(super) fn next_block(
         &mut self,
         skip: u64,
         seen: &mut u64,
@@ -150,7 +150,7 @@ impl WindowedReader {
                 return Ok(Next::Blocked);
             }
             match reading.stored.next_part((from.saturating_sub(reading.next), None), times)? {
-                Next::Rows(PartOfChunk { next: NextRows { passing, .. }, .. }) => {
+                Next::Rows(PartOfBlock { next: NextRows { passing, .. }, .. }) => {
                     let (start, count) = (reading.next, passing.rows.num_rows());
                     reading.next += count as u64;
                     let unneeded = from.saturating_sub(start).min(count as u64) as usize;
@@ -165,7 +165,7 @@ impl WindowedReader {
         }
     }
 
-    /// Waits until [`Self::next_chunk`] is not blocked.
+    /// Waits until [`Self::next_block`] is not blocked.
     pub(super) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
         if let Some(reading) = &mut self.reading {
             return reading.stored.complete(times).await;
@@ -191,7 +191,7 @@ impl WindowedReader {
         let next = of_group.start + stored.start;
         let opened = stored::open(environment, prepared, self.chunks.as_ref(), row_group, stored).await?;
         self.fetch_time = opened.fetch_time();
-        self.reading = Some(RowsOfGroup { stored: opened, next, end });
+        self.reading = Some(RowsOfRowGroup { stored: opened, next, end });
         Ok(())
     }
 

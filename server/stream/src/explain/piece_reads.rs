@@ -7,11 +7,11 @@ use std::{
 };
 
 use forebay_order::Piece;
-use forebay_scan::{ALL_ROWS, GroupPages};
+use forebay_scan::{ALL_ROWS, RowGroupPages};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::{
-    environment::Environment, epoch::group::needed_rows, error::StreamError, prepare::dataset::PreparedDataset,
+    environment::Environment, epoch::row_group::needed_rows, error::StreamError, prepare::dataset::PreparedDataset,
 };
 
 /// Row groups whose pages are read for an explanation, at most; others count as a whole.
@@ -21,13 +21,13 @@ const GROUPS_MAX: usize = 4096;
 const GROUPS_AT_ONCE: usize = 16;
 
 /// A row group of a source.
-type SourceGroup = (usize, usize);
+type SourceRowGroup = (usize, usize);
 
 /// The pages of row groups of which streams read some rows.
 #[derive(Default)]
 pub(super) struct KnownPages {
-    known: HashMap<SourceGroup, Arc<GroupPages>>,
-    missing: RefCell<BTreeSet<SourceGroup>>,
+    known: HashMap<SourceRowGroup, Arc<RowGroupPages>>,
+    missing: RefCell<BTreeSet<SourceRowGroup>>,
 }
 
 /// The reads of one source, or of the only dataset.

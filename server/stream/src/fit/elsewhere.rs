@@ -13,7 +13,7 @@ use futures::{TryStreamExt, future::BoxFuture, stream::BoxStream};
 use prost::Message;
 
 use super::{layout::Layout, pass::QUESTIONS_A_PASS_MAX};
-use crate::{error::StreamError, flights::Progress, rows::expressions::Expressions};
+use crate::{computations::Progress, error::StreamError, rows::expressions::Expressions};
 
 /// The version of messages and partial rows: both ends of a pass are of one program version.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 2");

@@ -41,7 +41,7 @@ enum AnswerSource {
     Target(usize),
 }
 
-/// A chunk's values for every aggregate of a pass.
+/// A block's values for every aggregate of a pass.
 pub(crate) struct PassValues {
     pub(super) summaries: Option<RecordBatch>,
     pub(super) distributions: Vec<RecordBatch>,

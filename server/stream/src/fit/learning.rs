@@ -18,9 +18,9 @@ use super::{
     result::result_of,
 };
 use crate::{
+    computations::Progress,
     environment::Environment,
     error::StreamError,
-    flights::Progress,
     plan_records::StoredFor,
     plan_store::{FittedTypes, PlanStore},
     prepare::{
@@ -174,7 +174,7 @@ impl PassSink for Pass {
     const PURPOSE: &'static str = "fit";
 
     /// Those that wait for an aggregate, and the one that it processes.
-    const CHUNKS_QUEUED: u64 = QUEUE_BATCHES_MAX as u64 + 1;
+    const BLOCKS_QUEUED: u64 = QUEUE_BATCHES_MAX as u64 + 1;
 }
 
 impl RowSink<NextRows> for Pass {

@@ -1,17 +1,17 @@
 //! Fits a plan: pass by pass, the engine aggregates the rows that pass the filter and answers the plan's questions.
 //!
-//! A fit is kept per snapshot, canonical plan and sample. Single-flight: concurrent requests for one fit share one
+//! A fit is kept per snapshot, canonical plan and sample. Concurrent requests for one fit share one
 //! computation and its progress.
 
 mod answers;
 pub(super) mod dry_run;
 mod elsewhere;
 mod inputs;
-mod kept;
 mod layout;
 mod learning;
 mod pass;
 mod result;
+mod stored;
 mod targets;
 mod worker;
 
@@ -25,13 +25,13 @@ use tokio::sync::Semaphore;
 
 use super::{
     ahead::{Ahead, AheadSender},
+    computations::{Progress, SharedComputations},
     environment::Environment,
     error::StreamError,
-    flights::{Flights, Progress},
     prepare::{
         functions::pin_functions,
         lookup::pin_tables,
-        narrowing::{WantedFiles, file_filter, with_files},
+        narrowing::{RequestFiles, file_filter, with_files},
     },
 };
 pub use elsewhere::{PartialStream, PassRunner, RemotePass, RunnerError};
@@ -66,13 +66,13 @@ pub struct FitSpec {
 #[derive(Clone, Debug)]
 pub(super) struct Fits {
     environment: Arc<Environment>,
-    flights: Arc<Flights<Learned>>,
+    computations: Arc<SharedComputations<Learned>>,
     permits: Arc<Semaphore>,
     /// Runs passes in other processes; `None`: they run in this one.
     runner: Option<Arc<dyn PassRunner>>,
 }
 
-/// The result of a flight.
+/// The result of a computation.
 #[derive(Debug)]
 struct Learned {
     result: v1::FitResult,
@@ -82,7 +82,7 @@ struct Learned {
 
 impl Fits {
     pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, flights: Arc::default(), permits: Arc::new(Semaphore::new(FITS_MAX)), runner: None }
+        Self { environment, computations: Arc::default(), permits: Arc::new(Semaphore::new(FITS_MAX)), runner: None }
     }
 
     /// Runs passes in other processes.
@@ -105,7 +105,7 @@ impl Fits {
         let dataset = self.environment.catalog.dataset(&spec.dataset)?;
         forebay_plan::check_shape(&spec.plan)?;
         let filter = if spec.sample.is_some() { None } else { file_filter(&spec.plan) };
-        let wanted = WantedFiles { filter, required: None, numbers_rows: false };
+        let wanted = RequestFiles { filter, required: None, numbers_rows: false };
         with_files(&self.environment, &dataset, wanted, |snapshot| self.fit_on(snapshot, &spec, sender)).await
     }
 
@@ -125,18 +125,19 @@ impl Fits {
         pin_functions(&self.environment, &mut plan).await.map_err(|error| error.in_original(&sent))?;
         let fit = PinnedFit { snapshot, plan, sample, sent };
         // Digesting a plan with a large vocabulary is work.
-        let (fit, key) = self.environment.cpu.run(move || (kept::key(&fit), fit)).await.map(|(key, fit)| (fit, key))?;
+        let (fit, key) =
+            self.environment.cpu.run(move || (stored::key(&fit), fit)).await.map(|(key, fit)| (fit, key))?;
         // A forced fit does not share one that began before it was requested.
-        let flight_key = if refit { format!("{key}-refit") } else { key.clone() };
+        let computation_key = if refit { format!("{key}-refit") } else { key.clone() };
         let fits = self.clone();
         let compute = |progress| async move { fits.load_or_learn(fit, &key, refit, progress).await };
-        let (flight, is_first) = self.flights.join(&flight_key, compute);
+        let (computation, is_first) = self.computations.join(&computation_key, compute);
         let report = |progress| {
             // A slow client misses reports, not the result.
             let update = v1::fit_update::Update::Progress(progress);
             let _ = sender.try_send(Ok(v1::FitUpdate { update: Some(update) }));
         };
-        let learned = flight.result(report).await?;
+        let learned = computation.result(report).await?;
         let is_cached = !refit && (learned.is_kept || !is_first);
         metrics::cache_requests(Cache::Fits, is_cached, 1);
         Ok(v1::FitResult { cached: Some(is_cached), ..learned.result.clone() })
@@ -149,7 +150,7 @@ impl Fits {
         refit: bool,
         progress: Progress,
     ) -> Result<Learned, StreamError> {
-        if !refit && let Some(result) = kept::load(&self.environment, &fit.snapshot, key).await {
+        if !refit && let Some(result) = stored::load(&self.environment, &fit.snapshot, key).await {
             return Ok(Learned { result, is_kept: true });
         }
         // The semaphore is never closed.
@@ -158,8 +159,8 @@ impl Fits {
         let snapshot = Arc::clone(&fit.snapshot);
         let mut result = learn(&self.environment, fit, self.runner.as_deref(), progress).await?;
         if refit {
-            kept::replace(&self.environment, key, &result.plan_id).await;
-        } else if let Some(first) = kept::store(&self.environment, &snapshot, key, &result.plan_id).await {
+            stored::replace(&self.environment, key, &result.plan_id).await;
+        } else if let Some(first) = stored::store(&self.environment, &snapshot, key, &result.plan_id).await {
             result = first;
         }
         Ok(Learned { result, is_kept: false })

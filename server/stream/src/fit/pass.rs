@@ -65,7 +65,7 @@ impl Pass {
         &self.layout
     }
 
-    /// Pushes a chunk's values to the aggregates. False if one of them failed: the pass ends.
+    /// Pushes a block's values to the aggregates. False if one of them failed: the pass ends.
     pub(crate) async fn push(&self, values: PassValues) -> bool {
         let mut is_running = true;
         if let (Some(job), Some(batch)) = (&self.summaries, values.summaries) {

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     ahead::{Ahead, AheadSender},
+    computations::Progress,
     counts::recent::SharedResults,
     environment::{Environment, StreamParts},
     error::StreamError,
-    flights::Progress,
     prepare::functions::with_functions,
     row_pass::{self, PassSink},
     rows::{
@@ -151,7 +151,7 @@ impl FitWorker {
 impl PassSink for PartialSink {
     const PURPOSE: &'static str = "fit";
 
-    const CHUNKS_QUEUED: u64 = BATCHES_QUEUED as u64 + 1;
+    const BLOCKS_QUEUED: u64 = BATCHES_QUEUED as u64 + 1;
 }
 
 impl RowSink<NextRows> for PartialSink {

@@ -1,7 +1,7 @@
 //! What the cache keeps of a plan: its finished rows, or the column chunks that it reads; how many bytes they take, and the
 //! keys that name what decides them.
 
-use forebay_cache::GroupChunks;
+use forebay_cache::RowGroupBlocks;
 use forebay_catalog::{Int96Unit, Snapshot};
 use forebay_plan::{Grouping, Sample};
 use forebay_runtime::state::parts_digest;
@@ -50,7 +50,7 @@ impl PreparedDataset {
 
     /// Bytes of the finished rows of an epoch.
     pub(crate) fn finished_bytes(&self, row_bytes: u64) -> u64 {
-        self.passing_groups().map(|group| self.cached_chunks(group, row_bytes).bytes()).fold(0, u64::saturating_add)
+        self.passing_groups().map(|group| self.row_group_blocks(group, row_bytes).bytes()).fold(0, u64::saturating_add)
     }
 
     /// Bytes of the decompressed pages of an epoch, of the columns whose pages can be kept.
@@ -81,12 +81,12 @@ impl PreparedDataset {
     }
 
     /// The finished rows of a row group.
-    pub(crate) fn cached_chunks(&self, row_group: usize, row_bytes: u64) -> GroupChunks {
+    pub(crate) fn row_group_blocks(&self, row_group: usize, row_bytes: u64) -> RowGroupBlocks {
         let group = &self.snapshot.row_groups()[row_group];
-        GroupChunks {
+        RowGroupBlocks {
             stored: group.rows.end - group.rows.start,
             passing: self.epoch.passing()[row_group],
-            chunk_rows: self.compiled.rows.projection.chunk_rows(&self.snapshot, group),
+            block_rows: self.compiled.rows.projection.block_rows(&self.snapshot, group),
             row_bytes,
         }
     }

@@ -24,7 +24,7 @@ const FILTERS_MAX: usize = 64;
 pub(crate) type FileFilter = Option<Arc<str>>;
 
 /// The files that a request reads.
-pub(crate) struct WantedFiles<'a> {
+pub(crate) struct RequestFiles<'a> {
     pub filter: FileFilter,
     /// The digest of the snapshot; `None`: that of the current files.
     pub required: Option<&'a str>,
@@ -74,13 +74,13 @@ pub(crate) fn file_filter(plan: &v1::Plan) -> FileFilter {
 pub(crate) async fn with_files<T, Work>(
     environment: &Environment,
     dataset: &Arc<Dataset>,
-    wanted: WantedFiles<'_>,
+    wanted: RequestFiles<'_>,
     work: impl Fn(Arc<Snapshot>) -> Work,
 ) -> Result<T, StreamError>
 where
     Work: Future<Output = Result<T, StreamError>>,
 {
-    let WantedFiles { filter, required, numbers_rows } = wanted;
+    let RequestFiles { filter, required, numbers_rows } = wanted;
     let Some(filter) = filter.filter(|_| dataset.is_narrowable()) else {
         return work(of_all_files(dataset, required).await?).await;
     };

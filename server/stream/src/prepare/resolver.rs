@@ -16,7 +16,7 @@ use super::{
     dataset::{PreparedDataset, Units},
     mixed::PreparedMixture,
     mixture::{MixtureCache, of_source},
-    narrowing::{FileFilters, WantedFiles, with_files},
+    narrowing::{FileFilters, RequestFiles, with_files},
     ordered::Ordered,
     prepared::{Prepared, PreparedRows},
     windows::EpochWindows,
@@ -247,7 +247,7 @@ impl Resolver {
             Ok((snapshot, compiled))
         };
         let required = request.snapshot.as_deref();
-        let wanted = WantedFiles { filter, required, numbers_rows: request.numbers_rows };
+        let wanted = RequestFiles { filter, required, numbers_rows: request.numbers_rows };
         with_files(environment, &dataset, wanted, compiled).await
     }
 

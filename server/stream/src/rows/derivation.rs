@@ -1,4 +1,4 @@
-//! The passing rows of a chunk, with joined and derived columns and row ids.
+//! The passing rows of a block, with joined and derived columns and row ids.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::error::StreamError;
 
-/// Filters a chunk of columns and adds joined and derived ones; the chunk may be of a snapshot or a client.
+/// Filters a block of columns and adds joined and derived ones; the block may be of a snapshot or a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Derivation {
     /// Indices, in rising order, of the columns that it reads, and their schema.
@@ -168,10 +168,10 @@ impl Derivation {
         }
     }
 
-    /// The passing rows of a chunk of [`Self::columns`]; `first_row` is the id of its first row. Memory of derived values
+    /// The passing rows of a block of [`Self::columns`]; `first_row` is the id of its first row. Memory of derived values
     /// that may be long is reserved from the budget.
-    pub(crate) fn apply(&self, chunk: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
-        let (rows, mut origin) = self.sampled(chunk, first_row)?;
+    pub(crate) fn apply(&self, block: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
+        let (rows, mut origin) = self.sampled(block, first_row)?;
         let rows = self.with_joined(rows, &self.joins_before)?;
         let group = self.in_group(&rows)?;
         let has_group = group.is_some();
@@ -188,7 +188,7 @@ impl Derivation {
         Ok(Passing::new(kept(passing, late, &mut origin)?, origin, memory))
     }
 
-    /// The rest of [`Self::apply`] for rows of a chunk, the `selected` ones of those with the ids `ids`.
+    /// The rest of [`Self::apply`] for rows of a block, the `selected` ones of those with the ids `ids`.
     pub(crate) fn apply_selected(
         &self,
         rows: RecordBatch,
@@ -197,7 +197,7 @@ impl Derivation {
         budget: &Budget,
     ) -> Result<Passing, StreamError> {
         let first = ids.start;
-        let mut origin = Origin::of_chunk(first);
+        let mut origin = Origin::of_block(first);
         let rows = match &selected {
             None => self.with_row_ids(rows, ids)?,
             Some(selected) => self.with_row_ids(rows, selected.set_indices().map(|row| first + row as u64))?,
@@ -273,10 +273,10 @@ impl Derivation {
         self.batch(columns.len(), columns, row_count)
     }
 
-    /// The sampled rows of a chunk, followed by their ids if anything reads them.
-    fn sampled(&self, chunk: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
-        let ids = first_row..first_row + chunk.num_rows() as u64;
-        let (rows, mut origin) = (self.with_row_ids(chunk.clone(), ids)?, Origin::of_chunk(first_row));
+    /// The sampled rows of a block, followed by their ids if anything reads them.
+    fn sampled(&self, block: &RecordBatch, first_row: u64) -> Result<(RecordBatch, Origin), StreamError> {
+        let ids = first_row..first_row + block.num_rows() as u64;
+        let (rows, mut origin) = (self.with_row_ids(block.clone(), ids)?, Origin::of_block(first_row));
         if self.sample.is_none() && self.skipped.is_empty() {
             return Ok((rows, origin));
         }
@@ -307,8 +307,8 @@ impl Derivation {
         Ok(rows)
     }
 
-    fn mask(&self, chunk: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
-        let mask = self.filter.as_ref().map(|filter| filter.passes(chunk)).transpose();
+    fn mask(&self, block: &RecordBatch) -> Result<Option<BooleanArray>, StreamError> {
+        let mask = self.filter.as_ref().map(|filter| filter.passes(block)).transpose();
         mask.map_err(|source| StreamError::Expression { path: "plan.filter".to_owned(), source })
     }
 

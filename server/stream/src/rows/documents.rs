@@ -9,7 +9,7 @@ use forebay_plan::PackedOutput;
 use super::passing::Passing;
 use crate::error::StreamError;
 
-/// Computes documents, chunk by chunk.
+/// Computes documents, block by block.
 pub(crate) struct Documents {
     output: Arc<PackedOutput>,
     workspace: Workspace,

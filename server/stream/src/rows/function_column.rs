@@ -1,4 +1,4 @@
-//! Columns of functions, tokens and images, which are added to the passing rows of a chunk after the derived ones.
+//! Columns of functions, tokens and images, which are added to the passing rows of a block after the derived ones.
 //!
 //! Unlike derived ones they are awaited: other processes compute the column of a function, and several threads of the CPU
 //! pool those of a tokenizer and of images.

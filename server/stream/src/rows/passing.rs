@@ -1,4 +1,4 @@
-//! The passing rows of a chunk, each with its stored row.
+//! The passing rows of a block, each with its stored row.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use forebay_runtime::budget::Reservation;
 
 use crate::error::StreamError;
 
-/// Passing rows of a chunk, with their derived columns. Cheap to clone.
+/// Passing rows of a block, with their derived columns. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Passing {
     pub rows: RecordBatch,
@@ -21,10 +21,10 @@ pub(crate) struct Passing {
     held: Vec<Arc<Reservation>>,
 }
 
-/// The stored rows of the rows of a chunk.
+/// The stored rows of the rows of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    /// The index of the chunk's first row.
+    /// The index of the block's first row.
     first_row: u64,
     /// The rows that each selection kept of those that the previous one kept.
     kept: Vec<BooleanBuffer>,
@@ -35,8 +35,8 @@ pub(crate) struct Origin {
 // === impl Origin ===
 
 impl Origin {
-    /// The origin of all rows of a chunk.
-    pub(crate) fn of_chunk(first_row: u64) -> Self {
+    /// The origin of all rows of a block.
+    pub(crate) fn of_block(first_row: u64) -> Self {
         Self { first_row, kept: Vec::new(), places: None }
     }
 
@@ -45,7 +45,7 @@ impl Origin {
         self.kept.push(rows);
     }
 
-    /// Which of a chunk's rows are kept; none: all of them.
+    /// Which of a block's rows are kept; none: all of them.
     fn selected(self) -> Option<BooleanBuffer> {
         self.kept.into_iter().reduce(|before, kept| {
             let mut rows = BooleanBufferBuilder::new(before.len());
@@ -58,8 +58,8 @@ impl Origin {
     /// The index of a kept row's stored row.
     fn stored_row(&self, row: usize) -> u64 {
         let row = self.places.as_ref().map_or(row, |places| places[row] as usize);
-        let in_chunk = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
-        self.first_row + in_chunk as u64
+        let in_block = self.kept.iter().rev().fold(row, |row, kept| kept.set_indices().nth(row).unwrap_or(row));
+        self.first_row + in_block as u64
     }
 }
 
@@ -75,7 +75,7 @@ impl Passing {
     /// Sequences of packed documents, and their memory. They have no stored row: the errors of their documents were found
     /// before.
     pub(crate) fn of_sequences(rows: RecordBatch, held: Option<Reservation>) -> Self {
-        Self { rows, origin: Origin::of_chunk(0), held: held.into_iter().map(Arc::new).collect() }
+        Self { rows, origin: Origin::of_block(0), held: held.into_iter().map(Arc::new).collect() }
     }
 
     /// The same rows with more columns, and the memory of these.
@@ -102,7 +102,7 @@ impl Passing {
         Ok(Self { rows, origin, held: self.held.iter().cloned().chain([Arc::new(held)]).collect() })
     }
 
-    /// Which of the chunk's rows these are; none: all of them.
+    /// Which of the block's rows these are; none: all of them.
     pub(crate) fn selected(self) -> Option<BooleanBuffer> {
         self.origin.selected()
     }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_row_is_found_through_every_selection() {
-        let mut origin = Origin::of_chunk(100);
+        let mut origin = Origin::of_block(100);
         assert_eq!(origin.stored_row(3), 103);
         origin.keep(BooleanBuffer::from(vec![false, true, true, false, true, true]));
         assert_eq!([0, 1, 2, 3].map(|row| origin.stored_row(row)), [101, 102, 104, 105]);
@@ -141,6 +141,6 @@ mod tests {
         assert_eq!([0, 1].map(|row| origin.stored_row(row)), [102, 105]);
         let selected = origin.selected().unwrap();
         assert_eq!(selected.set_indices().collect::<Vec<_>>(), [2, 5]);
-        assert_eq!((selected.len(), Origin::of_chunk(7).selected()), (6, None));
+        assert_eq!((selected.len(), Origin::of_block(7).selected()), (6, None));
     }
 }

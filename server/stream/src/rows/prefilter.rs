@@ -74,12 +74,12 @@ pub(crate) fn next_rows(
         return next_selected(reader, (&prefilter.columns, all), first_row, select, times);
     }
     let start = Instant::now();
-    let Some(chunk) = reader.next_chunk()? else { return Ok(None) };
+    let Some(block) = reader.next_block()? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
-    let passing = all.apply(&chunk, first_row, reader.budget())?;
+    let passing = all.apply(&block, first_row, reader.budget())?;
     times.add_since(Stage::Transform, start);
-    Ok(Some(NextRows { passing, stored: chunk.num_rows() as u64 }))
+    Ok(Some(NextRows { passing, stored: block.num_rows() as u64 }))
 }
 
 /// The same, but returns only the rows that `choose` names: it gets the passing ones of the rows (none: all pass) and the
@@ -101,13 +101,13 @@ pub(crate) fn next_chosen(
     }
     // Every column decides which rows pass.
     let start = Instant::now();
-    let Some(chunk) = reader.next_chunk()? else { return Ok(None) };
+    let Some(block) = reader.next_block()? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
-    let passing = all.apply(&chunk, first_row, reader.budget())?.selected();
-    let chosen = choose(passing.as_ref(), chunk.num_rows())?;
-    let rows = filter_record_batch(&chunk, &BooleanArray::new(chosen.clone(), None))?;
-    let stored = chunk.num_rows() as u64;
+    let passing = all.apply(&block, first_row, reader.budget())?.selected();
+    let chosen = choose(passing.as_ref(), block.num_rows())?;
+    let rows = filter_record_batch(&block, &BooleanArray::new(chosen.clone(), None))?;
+    let stored = block.num_rows() as u64;
     let passing = all.apply_selected(rows, Some(chosen), first_row..first_row + stored, reader.budget())?;
     times.add_since(Stage::Transform, start);
     Ok(Some(NextRows { passing, stored }))

@@ -1,4 +1,4 @@
-//! The passing rows of one row group, chunk by chunk: fetched, decoded, filtered, derived, and with the columns of
+//! The passing rows of one row group, block by block: fetched, decoded, filtered, derived, and with the columns of
 //! functions.
 
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::error::StreamError;
 
-/// A row group whose bytes are fetched, decoded up to the last chunk.
+/// A row group whose bytes are fetched, decoded up to the last block.
 pub(crate) struct RowReader {
     scan: RowScan,
     reader: RowGroupReader,
@@ -24,13 +24,13 @@ pub(crate) struct RowReader {
     /// Index in the snapshot of the next stored row.
     next_row: u64,
     /// Rows that lack the columns of functions.
-    incomplete: Option<PartOfChunk>,
+    incomplete: Option<PartOfBlock>,
     /// Rows to which they were added.
-    complete: Option<PartOfChunk>,
+    complete: Option<PartOfBlock>,
 }
 
-/// Rows of a chunk, all but some of the first and last ones.
-pub(crate) struct PartOfChunk {
+/// Rows of a block, all but some of the first and last ones.
+pub(crate) struct PartOfBlock {
     pub next: NextRows,
     /// The number of passing rows before them that are left out.
     pub before: u64,
@@ -67,14 +67,14 @@ impl RowReader {
         self.reader.fetch_time()
     }
 
-    /// Returns the passing rows of the next chunk. The first `skip` passing rows are not needed, and come without the
-    /// columns of functions if the chunk has no others. With `end`, these columns are computed for passing rows up to there
+    /// Returns the passing rows of the next block. The first `skip` passing rows are not needed, and come without the
+    /// columns of functions if the block has no others. With `end`, these columns are computed for passing rows up to there
     /// alone, and the others are left out; those before are counted. Decodes: run it on the CPU pool.
     pub(crate) fn next_part(
         &mut self,
         (skip, end): (u64, Option<u64>),
         times: &mut StageTimes,
-    ) -> Result<Next<PartOfChunk>, StreamError> {
+    ) -> Result<Next<PartOfBlock>, StreamError> {
         if let Some(complete) = self.complete.take() {
             return Ok(Next::Rows(complete));
         }
@@ -86,18 +86,18 @@ impl RowReader {
         self.next_row += next.stored;
         let count = next.passing.rows.num_rows();
         if rows.functions().is_empty() || count as u64 <= skip {
-            return Ok(Next::Rows(PartOfChunk { next, before: 0 }));
+            return Ok(Next::Rows(PartOfBlock { next, before: 0 }));
         }
         let (passing, before) = match end {
             // Both are at most the number of rows.
             Some(end) => (next.passing.slice(skip as usize..end.min(count as u64) as usize), skip),
             None => (next.passing, 0),
         };
-        self.incomplete = Some(PartOfChunk { next: NextRows { passing, stored: next.stored }, before });
+        self.incomplete = Some(PartOfBlock { next: NextRows { passing, stored: next.stored }, before });
         Ok(Next::Blocked)
     }
 
-    /// Returns the rows of the next chunk that `choose` names: it gets the passing ones (none: all pass) and the number of
+    /// Returns the rows of the next block that `choose` names: it gets the passing ones (none: all pass) and the number of
     /// rows. Decodes: run it on the CPU pool.
     pub(crate) fn next_chosen(
         &mut self,
@@ -112,7 +112,7 @@ impl RowReader {
     /// Keeps chosen rows until [`Self::complete`] has added the columns of functions.
     pub(crate) fn await_functions(&mut self, passing: Passing) {
         let next = NextRows { stored: passing.rows.num_rows() as u64, passing };
-        self.incomplete = Some(PartOfChunk { next, before: 0 });
+        self.incomplete = Some(PartOfBlock { next, before: 0 });
     }
 
     /// The rows to which [`Self::complete`] has added them.
@@ -122,9 +122,9 @@ impl RowReader {
 
     /// Adds the columns of functions to the rows that lack them.
     pub(crate) async fn complete(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
-        if let Some(PartOfChunk { next, before }) = self.incomplete.take() {
+        if let Some(PartOfBlock { next, before }) = self.incomplete.take() {
             let passing = self.scan.with_functions(next.passing, self.row_group, times).await?;
-            self.complete = Some(PartOfChunk { next: NextRows { passing, stored: next.stored }, before });
+            self.complete = Some(PartOfBlock { next: NextRows { passing, stored: next.stored }, before });
         }
         Ok(())
     }

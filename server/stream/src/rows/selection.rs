@@ -17,7 +17,7 @@ use super::{
 };
 use crate::error::StreamError;
 
-/// The columns to read of a snapshot, and the derivation of its chunks.
+/// The columns to read of a snapshot, and the derivation of its blocks.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub projection: Projection,
@@ -100,7 +100,7 @@ impl Rows {
         &self.derivation.functions
     }
 
-    /// The same without the columns of functions, in chunks of the same size.
+    /// The same without the columns of functions, in blocks of the same size.
     pub(crate) fn without_functions(&self) -> Self {
         let derivation = self.derivation.without_functions();
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
@@ -132,13 +132,13 @@ impl Rows {
 
     /// The stored rows of a row group that are decoded for these passing ones.
     ///
-    /// Without a filter, they are the whole chunks with the rows. Chunk boundaries are the same for any start position, so
+    /// Without a filter, they are the whole blocks with the rows. Block boundaries are the same for any start position, so
     /// a batch is equal to the byte.
     pub(crate) fn stored_rows(&self, snapshot: &Snapshot, row_group: &RowGroup, passing: &Range<u64>) -> Range<u64> {
         if !self.all_pass() {
             return ALL_ROWS;
         }
-        let chunk_rows = self.projection.chunk_rows(snapshot, row_group);
-        passing.start / chunk_rows * chunk_rows..passing.end.div_ceil(chunk_rows).saturating_mul(chunk_rows)
+        let block_rows = self.projection.block_rows(snapshot, row_group);
+        passing.start / block_rows * block_rows..passing.end.div_ceil(block_rows).saturating_mul(block_rows)
     }
 }

@@ -10,7 +10,7 @@ use forebay_runtime::metrics::{Stage, StageTimes};
 use forebay_scan::ALL_ROWS;
 use futures::StreamExt;
 
-use super::targets::{Dropped, GroupTargets, Targets};
+use super::targets::{Dropped, RowGroupTargets, Targets};
 use crate::{
     ahead::fetched_ahead,
     device::{Builder, Workspace},
@@ -39,15 +39,15 @@ pub(super) struct BatchReader {
 /// A row group being read.
 struct TargetReader {
     stored: RowReader,
-    targets: GroupTargets,
+    targets: RowGroupTargets,
     /// Index in the snapshot of the row group's first row.
     first_row: u64,
     prepared: PreparedDataset,
-    /// Where the rows of the chunk go that lack the columns of functions.
+    /// Where the rows of the block go that lack the columns of functions.
     places: Vec<u32>,
 }
 
-/// Wanted rows of a chunk, and where they go.
+/// Wanted rows of a block, and where they go.
 struct TargetRows {
     passing: Passing,
     places: Vec<u32>,
@@ -94,7 +94,7 @@ impl TargetReader {
         scan: &RowScan,
         prepared: PreparedDataset,
         by: TakeBy,
-        mut targets: GroupTargets,
+        mut targets: RowGroupTargets,
     ) -> Result<Self, StreamError> {
         // The passing rows before a position must be counted.
         let is_counted = by == TakeBy::RowIds || scan.rows.all_pass();
@@ -126,7 +126,7 @@ impl RowSource for TargetReader {
         };
         let next = self.stored.next_chosen(choose, times)?;
         let Some(NextRows { mut passing, .. }) = next else { return Err(self.prepared.miscounted()) };
-        // Without the dictionaries and buffers of the whole chunk, which rows of many row groups would keep.
+        // Without the dictionaries and buffers of the whole block, which rows of many row groups would keep.
         passing.rows = compact(&passing.rows)?;
         if places.is_empty() || self.prepared.compiled.rows.functions().is_empty() {
             return Ok(Next::Rows(TargetRows { passing, places }));

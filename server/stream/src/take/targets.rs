@@ -13,7 +13,7 @@ use forebay_plan::TakeBy;
 #[derive(Debug)]
 pub(super) struct Targets {
     /// The row groups to read, in file order.
-    pub groups: Vec<GroupTargets>,
+    pub groups: Vec<RowGroupTargets>,
     /// The number of different rows.
     pub distinct: usize,
     /// The place, among the different rows, of each row of the batch; none: they are the same.
@@ -22,7 +22,7 @@ pub(super) struct Targets {
 
 /// The rows to read of one row group.
 #[derive(Debug)]
-pub(super) struct GroupTargets {
+pub(super) struct RowGroupTargets {
     /// Index in the snapshot.
     pub row_group: usize,
     by: TakeBy,
@@ -45,10 +45,10 @@ struct TargetRow {
     index: usize,
 }
 
-/// The rows of a chunk to return.
+/// The rows of a block to return.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chosen {
-    /// Which of the chunk's rows.
+    /// Which of the block's rows.
     pub rows: BooleanBuffer,
     /// Where they go.
     pub places: Vec<u32>,
@@ -82,11 +82,11 @@ impl Targets {
             .collect();
         let distinct = targets.len();
         targets.sort_unstable_by_key(|(number, _)| *number);
-        let mut groups: Vec<GroupTargets> = Vec::new();
+        let mut groups: Vec<RowGroupTargets> = Vec::new();
         for (number, target) in targets {
             let Some(piece) = sequence.pieces(number..number + 1).pop() else { continue };
             if groups.last().is_none_or(|group| group.row_group != piece.row_group) {
-                groups.push(GroupTargets { row_group: piece.row_group, by, rows: Vec::new(), next: 0, at: 0 });
+                groups.push(RowGroupTargets { row_group: piece.row_group, by, rows: Vec::new(), next: 0, at: 0 });
             }
             if let Some(group) = groups.last_mut() {
                 group.rows.push(TargetRow { row: piece.skip, ..target });
@@ -97,9 +97,9 @@ impl Targets {
     }
 }
 
-// === impl GroupTargets ===
+// === impl RowGroupTargets ===
 
-impl GroupTargets {
+impl RowGroupTargets {
     /// Begins with the first wanted row instead of the row group's first row. Returns the rows up to the last wanted one.
     pub(super) fn begin_at_first(&mut self) -> Range<u64> {
         self.at = self.rows.first().map_or(0, |target| target.row);

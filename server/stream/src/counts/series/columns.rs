@@ -15,7 +15,7 @@ pub(crate) struct SeriesColumns {
     pub source: Vec<u8>,
 }
 
-/// A row at an edge of a chunk: the values of its series and of the order, as bytes that compare like them.
+/// A row at an edge of a block: the values of its series and of the order, as bytes that compare like them.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub key: Vec<u8>,

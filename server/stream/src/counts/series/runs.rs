@@ -57,7 +57,7 @@ impl Runs {
         Self { columns, rows: 0, starts: Vec::new(), first: None, last: None, memory: budget.empty() }
     }
 
-    /// Adds the passing rows of the next chunk.
+    /// Adds the passing rows of the next block.
     fn push(&mut self, passing: &Passing) -> Result<(), StreamError> {
         let count = passing.rows.num_rows();
         if count == 0 {
@@ -77,7 +77,7 @@ impl Runs {
             let is_equal = !distinct(&order.slice(pair, 1), &order.slice(pair + 1, 1))?.value(0);
             return Err(self.columns.not_rising(stored_row(pair + 1), is_equal).into());
         }
-        // The first row always begins a run of its chunk, so that there is a key.
+        // The first row always begins a run of its block, so that there is a key.
         let starts: Vec<usize> = iter::once(0).chain(changes.set_indices().map(|pair| pair + 1)).collect();
         self.memory.try_resize(self.memory.bytes() + starts.len() as u64 * SERIES_BYTES)?;
         let (keys, edges) = (comparable(&by, &starts)?, comparable(&[order], &[0, count - 1])?);
@@ -110,7 +110,7 @@ fn column(passing: &Passing, name: &str) -> Result<ArrayRef, KernelError> {
     found.ok_or_else(|| KernelError::MissingColumn { column: name.to_owned() })
 }
 
-/// Which of a chunk's rows after the first are of another series than the row before.
+/// Which of a block's rows after the first are of another series than the row before.
 fn changes(by: &[ArrayRef], pairs: usize) -> Result<BooleanBuffer, StreamError> {
     by.iter().try_fold(BooleanBuffer::new_unset(pairs), |changes, column| {
         let (earlier, later) = neighbours(column);

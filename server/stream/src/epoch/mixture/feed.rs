@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use crate::{
     environment::Environment,
     epoch::{
-        group::GroupOpener,
         lane_task::{LaneTask, ShuffledEpoch, TimedWindow},
         memory::source_window_rows,
+        row_group::RowGroupOpener,
     },
     error::StreamError,
     prepare::mixed::PreparedMixture,
@@ -30,7 +30,7 @@ pub(crate) struct MixedEpoch {
     pub environment: Arc<Environment>,
     pub mixture: Arc<PreparedMixture>,
     /// What opens the row groups of each source.
-    openers: Arc<[GroupOpener]>,
+    openers: Arc<[RowGroupOpener]>,
     /// The repetitions that lanes began last, for each source.
     repetitions: Arc<Vec<Mutex<LatestRepetitions>>>,
 }
@@ -67,7 +67,7 @@ struct WindowRun {
 impl MixedEpoch {
     /// With `admits`, the rows that it computes are cached.
     pub(crate) fn new(environment: &Arc<Environment>, mixture: &Arc<PreparedMixture>, admits: bool) -> Self {
-        let openers = mixture.sources.iter().map(|source| GroupOpener::new(environment, source, admits));
+        let openers = mixture.sources.iter().map(|source| RowGroupOpener::new(environment, source, admits));
         Self {
             environment: Arc::clone(environment),
             mixture: Arc::clone(mixture),

@@ -104,7 +104,7 @@ impl GroupColumn {
         }
     }
 
-    /// Adds the rows of a chunk's column to the counts of their keys.
+    /// Adds the rows of a block's column to the counts of their keys.
     pub(crate) fn count(&self, column: &ArrayRef, counts: &mut HashMap<GroupKey, u64>) -> Result<(), StreamError> {
         if let Some(buckets) = self.buckets {
             let hashes = forebay_kernels::hash64(column.as_ref(), 0);

@@ -1,4 +1,4 @@
-//! The filter of one group: the rows of a chunk that have its key.
+//! The filter of one group: the rows of a block that have its key.
 
 use std::sync::Arc;
 

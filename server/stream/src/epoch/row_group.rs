@@ -27,13 +27,13 @@ use crate::{
     },
     rows::{
         drive::{Next, RowSource},
-        reader::{PartOfChunk, RowReader},
+        reader::{PartOfBlock, RowReader},
     },
 };
 
 /// Opens the row groups of a stream. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct GroupOpener {
+pub(crate) struct RowGroupOpener {
     pub environment: Arc<Environment>,
     pub prepared: PreparedDataset,
     /// The plan's rows in the cache, and their bytes; none if they are not cached.
@@ -43,22 +43,22 @@ pub(crate) struct GroupOpener {
 }
 
 /// A row group being read, up to the last run.
-pub(crate) struct OpenGroup {
+pub(crate) struct OpenRowGroup {
     /// The row group's index in the snapshot.
     index: usize,
-    source: GroupSource,
+    source: RowGroupSource,
     /// Passing rows before the next one.
     seen: u64,
     /// Passing rows up to the last one that can be read.
     end: u64,
     /// Whether the rows are copied to other places, so that no byte of a batch depends on the rows around its own.
     is_copied: bool,
-    /// The chunk read last, and how many of its passing rows have been returned.
+    /// The block read last, and how many of its passing rows have been returned.
     pending: Option<(RunRows, usize)>,
 }
 
 /// The source of the rows.
-enum GroupSource {
+enum RowGroupSource {
     Stored(Box<RowReader>),
     /// A row group for which the cache, which is on, has no room.
     Missed(Box<RowReader>),
@@ -73,9 +73,9 @@ enum GroupSource {
     Windowed(Box<WindowedReader>),
 }
 
-// === impl GroupOpener ===
+// === impl RowGroupOpener ===
 
-impl GroupOpener {
+impl RowGroupOpener {
     /// Opens row groups for a stream. With `admits`, the rows that it computes are cached.
     pub(crate) fn new(environment: &Arc<Environment>, prepared: &PreparedDataset, admits: bool) -> Self {
         let (cache, mut cached, mut chunks) = (&environment.cache, None, None);
@@ -92,18 +92,18 @@ impl GroupOpener {
 
     /// Opens a piece's row group, to copy `rows` passing rows from the piece's first one on, at least the piece. Fetches
     /// their bytes, unless another reader has them or the rows are cached.
-    pub(crate) async fn open(&self, piece: Piece, rows: u64) -> Result<OpenGroup, StreamError> {
+    pub(crate) async fn open(&self, piece: Piece, rows: u64) -> Result<OpenRowGroup, StreamError> {
         self.open_continuing(piece, rows, false).await
     }
 
-    async fn open_continuing(&self, piece: Piece, rows: u64, continues: bool) -> Result<OpenGroup, StreamError> {
+    async fn open_continuing(&self, piece: Piece, rows: u64, continues: bool) -> Result<OpenRowGroup, StreamError> {
         let end = piece.skip.saturating_add(rows.max(piece.take));
         if let Some(windows) = self.prepared.windows() {
             let (chunks, of_group) = (self.chunks.as_ref(), (piece.row_group, piece.skip..end));
             let reader =
                 WindowedReader::open(&self.environment, &self.prepared, chunks, windows, of_group, continues).await?;
-            let source = GroupSource::Windowed(Box::new(reader));
-            return Ok(OpenGroup {
+            let source = RowGroupSource::Windowed(Box::new(reader));
+            return Ok(OpenRowGroup {
                 index: piece.row_group,
                 source,
                 seen: piece.skip,
@@ -117,16 +117,16 @@ impl GroupOpener {
             && let Some((reader, seen)) =
                 CachedReader::open(&self.environment, &self.prepared, (plan, *row_bytes), piece, needed.end).await?
         {
-            let source = GroupSource::Cached(Box::new(reader));
-            return Ok(OpenGroup { index: piece.row_group, source, seen, end, is_copied: true, pending: None });
+            let source = RowGroupSource::Cached(Box::new(reader));
+            return Ok(OpenRowGroup { index: piece.row_group, source, seen, end, is_copied: true, pending: None });
         }
         if let Units::Sequences(output) = &self.prepared.units
             && end - piece.skip < self.prepared.epoch.passing()[piece.row_group]
             && let Some(reader) =
                 SequencesReader::new(&self.environment, &self.prepared, self.chunks.as_ref(), output, piece.row_group)
         {
-            let source = GroupSource::Sequences(Box::new(reader));
-            return Ok(OpenGroup { index: piece.row_group, source, seen: 0, end, is_copied: true, pending: None });
+            let source = RowGroupSource::Sequences(Box::new(reader));
+            return Ok(OpenRowGroup { index: piece.row_group, source, seen: 0, end, is_copied: true, pending: None });
         }
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
@@ -135,20 +135,20 @@ impl GroupOpener {
         let source = match &self.prepared.units {
             Units::Balanced(balanced) => {
                 let draws = RowDraws::new(balanced, piece.row_group);
-                GroupSource::Balanced(Box::new(BalancedReader::new(stored, draws, budget)))
+                RowGroupSource::Balanced(Box::new(BalancedReader::new(stored, draws, budget)))
             }
-            Units::Sequences(output) => GroupSource::Packed(Box::new(PackedReader::new(stored, output, budget))),
-            Units::Rows | Units::Windows(_) if self.cached.is_some() => GroupSource::Missed(Box::new(stored)),
-            Units::Rows | Units::Windows(_) => GroupSource::Stored(Box::new(stored)),
+            Units::Sequences(output) => RowGroupSource::Packed(Box::new(PackedReader::new(stored, output, budget))),
+            Units::Rows | Units::Windows(_) if self.cached.is_some() => RowGroupSource::Missed(Box::new(stored)),
+            Units::Rows | Units::Windows(_) => RowGroupSource::Stored(Box::new(stored)),
         };
-        Ok(OpenGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None })
+        Ok(OpenRowGroup { index: piece.row_group, source, seen: unread, end, is_copied: true, pending: None })
     }
 
     /// The same for a piece whose rows stay together. With `continues`, it follows another one, see
-    /// [`OpenGroup::continue_from`].
-    pub(crate) async fn open_in_order(&self, piece: Piece, continues: bool) -> Result<OpenGroup, StreamError> {
+    /// [`OpenRowGroup::continue_from`].
+    pub(crate) async fn open_in_order(&self, piece: Piece, continues: bool) -> Result<OpenRowGroup, StreamError> {
         let opened = self.open_continuing(piece, piece.take, continues).await?;
-        Ok(OpenGroup { is_copied: false, ..opened })
+        Ok(OpenRowGroup { is_copied: false, ..opened })
     }
 }
 
@@ -161,18 +161,18 @@ pub(crate) fn needed_rows(prepared: &PreparedDataset, row_group: usize, rows: &R
     }
 }
 
-// === impl OpenGroup ===
+// === impl OpenRowGroup ===
 
-impl OpenGroup {
+impl OpenRowGroup {
     /// The time that storage took.
     pub(crate) fn fetch_time(&self) -> Duration {
         match &self.source {
-            GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.fetch_time(),
-            GroupSource::Cached(cached) => cached.fetch_time(),
-            GroupSource::Balanced(balanced) => balanced.stored.fetch_time(),
-            GroupSource::Packed(packed) => packed.stored.fetch_time(),
-            GroupSource::Sequences(_) => Duration::ZERO,
-            GroupSource::Windowed(windowed) => windowed.fetch_time(),
+            RowGroupSource::Stored(stored) | RowGroupSource::Missed(stored) => stored.fetch_time(),
+            RowGroupSource::Cached(cached) => cached.fetch_time(),
+            RowGroupSource::Balanced(balanced) => balanced.stored.fetch_time(),
+            RowGroupSource::Packed(packed) => packed.stored.fetch_time(),
+            RowGroupSource::Sequences(_) => Duration::ZERO,
+            RowGroupSource::Windowed(windowed) => windowed.fetch_time(),
         }
     }
 
@@ -185,63 +185,63 @@ impl OpenGroup {
     pub(crate) fn is_finished(&mut self, piece: &Piece) -> bool {
         match (&self.pending, &mut self.source) {
             (Some((rows, _)), _) => matches!(rows, RunRows::Finished(_)),
-            (None, GroupSource::Cached(cached)) => cached.is_finished(piece.skip, &mut self.seen),
+            (None, RowGroupSource::Cached(cached)) => cached.is_finished(piece.skip, &mut self.seen),
             (None, _) => false,
         }
     }
 
-    /// Returns the next passing rows of a piece, all of one chunk. Decodes: run it on the CPU pool, unless
+    /// Returns the next passing rows of a piece, all of one block. Decodes: run it on the CPU pool, unless
     /// [`Self::is_finished`].
     pub(crate) fn next_run(&mut self, piece: &Piece, times: &mut StageTimes) -> Result<Next<Run>, StreamError> {
         let end = piece.skip + piece.take;
         while self.seen < end {
-            let (chunk, first) = match self.pending.take() {
+            let (block, first) = match self.pending.take() {
                 Some(pending) => pending,
-                None => match self.next_chunk(piece, times)? {
-                    Next::Rows(chunk) => (chunk, 0),
+                None => match self.next_block(piece, times)? {
+                    Next::Rows(block) => (block, 0),
                     Next::Blocked => return Ok(Next::Blocked),
                     Next::End => return Ok(Next::End),
                 },
             };
-            let count = (chunk.len() - first) as u64;
+            let count = (block.len() - first) as u64;
             let skipped = piece.skip.saturating_sub(self.seen).min(count);
             let taken = (count - skipped).min(end - self.seen - skipped);
             let start = first + skipped as usize;
             let range = start..start + taken as usize;
             self.seen += skipped + taken;
-            if range.end < chunk.len() {
-                self.pending = Some((chunk.clone(), range.end));
+            if range.end < block.len() {
+                self.pending = Some((block.clone(), range.end));
             }
             if !range.is_empty() {
-                return Ok(Next::Rows(Run { rows: chunk, range }));
+                return Ok(Next::Rows(Run { rows: block, range }));
             }
         }
         Ok(Next::End)
     }
 
-    /// Waits until [`Self::next_run`] is not blocked: until no other reader computes the next chunk, and if this one has
+    /// Waits until [`Self::next_run`] is not blocked: until no other reader computes the next block, and if this one has
     /// to, until the bytes are fetched and the functions have returned.
     pub(crate) async fn prepare(&mut self, times: &mut StageTimes) -> Result<(), StreamError> {
         match &mut self.source {
-            GroupSource::Stored(stored) | GroupSource::Missed(stored) => stored.complete(times).await,
-            GroupSource::Cached(cached) => cached.prepare(times).await,
-            GroupSource::Balanced(balanced) => balanced.stored.complete(times).await,
-            GroupSource::Packed(packed) => packed.ready(times).await,
-            GroupSource::Sequences(sequences) => sequences.prepare(times).await,
-            GroupSource::Windowed(windowed) => windowed.prepare(times).await,
+            RowGroupSource::Stored(stored) | RowGroupSource::Missed(stored) => stored.complete(times).await,
+            RowGroupSource::Cached(cached) => cached.prepare(times).await,
+            RowGroupSource::Balanced(balanced) => balanced.stored.complete(times).await,
+            RowGroupSource::Packed(packed) => packed.ready(times).await,
+            RowGroupSource::Sequences(sequences) => sequences.prepare(times).await,
+            RowGroupSource::Windowed(windowed) => windowed.prepare(times).await,
         }
     }
 
     /// Takes over the rows that the reader of the piece before has computed, so that they are not read again.
     pub(crate) fn continue_from(&mut self, rows: ComputedRows) {
-        if let GroupSource::Windowed(reader) = &mut self.source {
+        if let RowGroupSource::Windowed(reader) = &mut self.source {
             reader.take_over(rows);
         }
     }
 
     /// The rows that windows of the next row group have, too.
     pub(crate) fn into_computed(self) -> Option<ComputedRows> {
-        if let GroupSource::Windowed(reader) = self.source { Some(reader.into_rows()) } else { None }
+        if let RowGroupSource::Windowed(reader) = self.source { Some(reader.into_rows()) } else { None }
     }
 
     /// Whether all rows of a piece have been returned.
@@ -249,21 +249,21 @@ impl OpenGroup {
         self.seen >= piece.skip + piece.take
     }
 
-    fn next_chunk(&mut self, piece: &Piece, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
+    fn next_block(&mut self, piece: &Piece, times: &mut StageTimes) -> Result<Next<RunRows>, StreamError> {
         let skip = piece.skip.saturating_sub(self.seen);
         let end = self.is_copied.then(|| self.end - self.seen);
         let (next, is_missed) = match &mut self.source {
-            GroupSource::Stored(stored) => (stored.next_part((skip, end), times)?, false),
-            GroupSource::Missed(stored) => (stored.next_part((skip, end), times)?, true),
-            GroupSource::Cached(cached) => return cached.next_chunk(piece.skip, &mut self.seen, times),
-            GroupSource::Balanced(balanced) => return balanced.next_chunk(times),
-            GroupSource::Packed(packed) => return packed.next(times),
-            GroupSource::Sequences(sequences) => return Ok(sequences.next_chunk()),
-            GroupSource::Windowed(windowed) => return windowed.next_chunk(piece.skip, &mut self.seen, times),
+            RowGroupSource::Stored(stored) => (stored.next_part((skip, end), times)?, false),
+            RowGroupSource::Missed(stored) => (stored.next_part((skip, end), times)?, true),
+            RowGroupSource::Cached(cached) => return cached.next_block(piece.skip, &mut self.seen, times),
+            RowGroupSource::Balanced(balanced) => return balanced.next_block(times),
+            RowGroupSource::Packed(packed) => return packed.next(times),
+            RowGroupSource::Sequences(sequences) => return Ok(sequences.next_block()),
+            RowGroupSource::Windowed(windowed) => return windowed.next_block(piece.skip, &mut self.seen, times),
         };
-        Ok(next.map(|PartOfChunk { next, before }| {
+        Ok(next.map(|PartOfBlock { next, before }| {
             if is_missed && before + next.passing.rows.num_rows() as u64 > skip {
-                metrics::cache_chunks(false, 1);
+                metrics::cache_blocks(false, 1);
             }
             self.seen += before;
             RunRows::Stored(next.passing)

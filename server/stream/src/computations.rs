@@ -1,4 +1,4 @@
-//! Single-flight computations: concurrent requests for one key share a task, its progress and its result.
+//! Shared computations: concurrent requests for one key share a task, its progress and its result.
 //!
 //! The task belongs to its requests: it continues as long as one of them waits, and ends with the last one.
 
@@ -20,18 +20,18 @@ const ROWS_A_REPORT: u64 = 1 << 18;
 
 /// Running computations by key. Those that no request waits for are dropped.
 #[derive(Debug)]
-pub(super) struct Flights<T>(Mutex<HashMap<String, Weak<Flight<T>>>>);
+pub(super) struct SharedComputations<T>(Mutex<HashMap<String, Weak<SharedComputation<T>>>>);
 
 /// One computation, shared by its requests. Dropping the last reference stops it.
 #[derive(Debug)]
-pub(super) struct Flight<T> {
+pub(super) struct SharedComputation<T> {
     progress: watch::Receiver<v1::FitProgress>,
-    result: watch::Receiver<Option<FlightResult<T>>>,
+    result: watch::Receiver<Option<SharedResult<T>>>,
     _task: Spawned<()>,
 }
 
-/// The outcome that all requests of a flight get.
-type FlightResult<T> = Result<Arc<T>, Arc<StreamError>>;
+/// The outcome that all requests of a computation get.
+type SharedResult<T> = Result<Arc<T>, Arc<StreamError>>;
 
 /// Where a computation reports its progress.
 #[derive(Clone, Debug)]
@@ -40,33 +40,39 @@ pub(super) struct Progress {
     counts: v1::FitProgress,
 }
 
-impl<T> Default for Flights<T> {
+impl<T> Default for SharedComputations<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Send + Sync + 'static> Flights<T> {
+impl<T: Send + Sync + 'static> SharedComputations<T> {
     /// Joins the running computation of a key, or starts one. Returns whether this call started it.
-    pub(super) fn join<Computed>(&self, key: &str, compute: impl FnOnce(Progress) -> Computed) -> (Arc<Flight<T>>, bool)
+    pub(super) fn join<Computed>(
+        &self,
+        key: &str,
+        compute: impl FnOnce(Progress) -> Computed,
+    ) -> (Arc<SharedComputation<T>>, bool)
     where
         Computed: Future<Output = Result<T, StreamError>> + Send + 'static,
     {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A finished flight only serves the requests that waited for it: a later one may retry after an error.
-        if let Some(running) = flights.get(key).and_then(Weak::upgrade).filter(|flight| !flight.is_done()) {
+        let mut computations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A finished computation only serves the requests that waited for it: a later one may retry after an error.
+        if let Some(running) =
+            computations.get(key).and_then(Weak::upgrade).filter(|computation| !computation.is_done())
+        {
             return (running, false);
         }
-        flights.retain(|_, flight| flight.strong_count() > 0);
-        let flight = Arc::new(Flight::start(compute));
-        flights.insert(key.to_owned(), Arc::downgrade(&flight));
-        (flight, true)
+        computations.retain(|_, computation| computation.strong_count() > 0);
+        let computation = Arc::new(SharedComputation::start(compute));
+        computations.insert(key.to_owned(), Arc::downgrade(&computation));
+        (computation, true)
     }
 }
 
-// === impl Flight ===
+// === impl SharedComputation ===
 
-impl<T: Send + Sync + 'static> Flight<T> {
+impl<T: Send + Sync + 'static> SharedComputation<T> {
     fn start<Computed>(compute: impl FnOnce(Progress) -> Computed) -> Self
     where
         Computed: Future<Output = Result<T, StreamError>> + Send + 'static,
@@ -159,9 +165,13 @@ mod tests {
     use super::*;
 
     /// Starts or joins a computation that counts its starts and waits at a gate.
-    fn join(flights: &Flights<u64>, starts: &Arc<AtomicU64>, gate: &Arc<Semaphore>) -> (Arc<Flight<u64>>, bool) {
+    fn join(
+        computations: &SharedComputations<u64>,
+        starts: &Arc<AtomicU64>,
+        gate: &Arc<Semaphore>,
+    ) -> (Arc<SharedComputation<u64>>, bool) {
         let (starts, gate) = (Arc::clone(starts), Arc::clone(gate));
-        flights.join("key", |mut progress| async move {
+        computations.join("key", |mut progress| async move {
             let started = starts.fetch_add(1, Ordering::SeqCst) + 1;
             progress.begin_pass(10);
             gate.acquire().await.unwrap().forget();
@@ -172,8 +182,9 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_requests_share_one_computation_and_its_progress() {
-        let (flights, starts, gate) = (Flights::default(), Arc::default(), Arc::new(Semaphore::new(0)));
-        let ((first, is_first), (second, is_second)) = (join(&flights, &starts, &gate), join(&flights, &starts, &gate));
+        let (computations, starts, gate) = (SharedComputations::default(), Arc::default(), Arc::new(Semaphore::new(0)));
+        let ((first, is_first), (second, is_second)) =
+            (join(&computations, &starts, &gate), join(&computations, &starts, &gate));
         assert!(Arc::ptr_eq(&first, &second) && is_first && !is_second);
         let seen = Mutex::new(Vec::new());
         let report = |progress: v1::FitProgress| {
@@ -184,9 +195,9 @@ mod tests {
         assert_eq!((*one.unwrap(), *two.unwrap()), (1, 1));
         let seen = seen.into_inner().unwrap();
         assert_eq!((seen.first(), seen.last()), (Some(&(1, 0, 10)), Some(&(1, 10, 10))));
-        // The first flight is still referenced, but a later request computes again.
+        // The first computation is still referenced, but a later request computes again.
         gate.add_permits(1);
-        let (later, is_new) = join(&flights, &starts, &gate);
+        let (later, is_new) = join(&computations, &starts, &gate);
         assert_eq!((*later.result(|_| ()).await.unwrap(), is_new), (2, true));
     }
 
@@ -198,10 +209,10 @@ mod tests {
                 self.0.add_permits(1);
             }
         }
-        let (flights, ended) = (Flights::<u64>::default(), Arc::new(Semaphore::new(0)));
+        let (computations, ended) = (SharedComputations::<u64>::default(), Arc::new(Semaphore::new(0)));
         let start = || {
             let ended = Ended(Arc::clone(&ended));
-            flights.join("key", |_| async move {
+            computations.join("key", |_| async move {
                 let _ended = ended;
                 std::future::pending().await
             })
@@ -221,16 +232,16 @@ mod tests {
 
     #[tokio::test]
     async fn all_requests_get_the_error_and_a_later_one_retries() {
-        let flights = Flights::<u64>::default();
+        let computations = SharedComputations::<u64>::default();
         let fail = |progress| async move {
             drop::<Progress>(progress);
             panic!("on purpose")
         };
-        let ((first, _), (second, _)) = (flights.join("key", fail), flights.join("key", fail));
-        for flight in [first, second] {
-            assert!(flight.result(|_| ()).await.unwrap_err().to_string().contains("on purpose"));
+        let ((first, _), (second, _)) = (computations.join("key", fail), computations.join("key", fail));
+        for computation in [first, second] {
+            assert!(computation.result(|_| ()).await.unwrap_err().to_string().contains("on purpose"));
         }
-        let (retry, is_new) = flights.join("key", |_| async { Ok(3) });
+        let (retry, is_new) = computations.join("key", |_| async { Ok(3) });
         assert_eq!((*retry.result(|_| ()).await.unwrap(), is_new), (3, true));
     }
 }

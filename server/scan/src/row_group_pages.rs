@@ -30,7 +30,7 @@ pub(super) type RowGroupKey = (String, String, usize, Vec<usize>);
 
 /// The pages of a row group's leaf columns.
 #[derive(Debug, Default)]
-pub struct GroupPages {
+pub struct RowGroupPages {
     /// With the index of the leaf column, ascending; columns whose index is absent or invalid are left out.
     leaves: Vec<(usize, Arc<ChunkPages>)>,
     /// Whether pages turned out to be others: all chunks are then read as a whole.
@@ -39,20 +39,20 @@ pub struct GroupPages {
 
 /// The pages of the row groups that were read last.
 #[derive(Debug, Default)]
-pub(super) struct KeptPages(Mutex<Kept>);
+pub(super) struct RecentPages(Mutex<Recent>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    groups: HashMap<RowGroupKey, Arc<GroupPages>>,
+struct Recent {
+    groups: HashMap<RowGroupKey, Arc<RowGroupPages>>,
     /// The row groups as they were added.
     order: VecDeque<RowGroupKey>,
     /// Pages of all row groups.
     page_count: usize,
 }
 
-// === impl GroupPages ===
+// === impl RowGroupPages ===
 
-impl GroupPages {
+impl RowGroupPages {
     /// Reads the indexes of the columns' chunks.
     pub(super) async fn read(
         snapshot: &Snapshot,
@@ -120,25 +120,25 @@ fn index_ranges(snapshot: &Snapshot, row_group: &RowGroup, projection: &Projecti
     found
 }
 
-// === impl KeptPages ===
+// === impl RecentPages ===
 
-impl KeptPages {
-    pub(super) fn get(&self, key: &RowGroupKey) -> Option<Arc<GroupPages>> {
+impl RecentPages {
+    pub(super) fn get(&self, key: &RowGroupKey) -> Option<Arc<RowGroupPages>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).groups.get(key).map(Arc::clone)
     }
 
     /// Keeps pages, and drops those that were added first.
-    pub(super) fn add(&self, key: &RowGroupKey, pages: &Arc<GroupPages>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *kept;
-        match kept.groups.insert(key.clone(), Arc::clone(pages)) {
-            Some(before) => kept.page_count -= before.page_count(),
-            None => kept.order.push_back(key.clone()),
+    pub(super) fn add(&self, key: &RowGroupKey, pages: &Arc<RowGroupPages>) {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = &mut *recent;
+        match recent.groups.insert(key.clone(), Arc::clone(pages)) {
+            Some(before) => recent.page_count -= before.page_count(),
+            None => recent.order.push_back(key.clone()),
         }
-        kept.page_count += pages.page_count();
-        while kept.page_count > PAGES_KEPT_MAX || kept.order.len() > GROUPS_KEPT_MAX {
-            let Some(oldest) = kept.order.pop_front() else { break };
-            kept.page_count -= kept.groups.remove(&oldest).map_or(0, |pages| pages.page_count());
+        recent.page_count += pages.page_count();
+        while recent.page_count > PAGES_KEPT_MAX || recent.order.len() > GROUPS_KEPT_MAX {
+            let Some(oldest) = recent.order.pop_front() else { break };
+            recent.page_count -= recent.groups.remove(&oldest).map_or(0, |pages| pages.page_count());
         }
     }
 }
@@ -152,16 +152,16 @@ mod tests {
         let key = |index: usize| ("d".to_owned(), String::new(), index, Vec::new());
         let pages = |count: usize| {
             let chunk = Arc::new(ChunkPages::of_one_byte_pages(count));
-            Arc::new(GroupPages { leaves: vec![(0, chunk)], is_refuted: AtomicBool::new(false) })
+            Arc::new(RowGroupPages { leaves: vec![(0, chunk)], is_refuted: AtomicBool::new(false) })
         };
-        let kept = KeptPages::default();
+        let kept = RecentPages::default();
         kept.add(&key(0), &pages(PAGES_KEPT_MAX / 2));
         kept.add(&key(1), &pages(PAGES_KEPT_MAX / 2));
         kept.add(&key(1), &pages(PAGES_KEPT_MAX / 2));
         assert!(kept.get(&key(0)).is_some() && kept.get(&key(1)).is_some());
         kept.add(&key(2), &pages(1));
         assert!(kept.get(&key(0)).is_none() && kept.get(&key(1)).is_some() && kept.get(&key(2)).is_some());
-        let none = Arc::new(GroupPages::default());
+        let none = Arc::new(RowGroupPages::default());
         (3..GROUPS_KEPT_MAX + 4).for_each(|index| kept.add(&key(index), &none));
         assert!(kept.get(&key(2)).is_none() && kept.get(&key(4)).is_some());
         assert_eq!(kept.0.lock().unwrap().page_count, 0);
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn refuted_pages_are_not_used() {
         let leaves = vec![(3, Arc::new(ChunkPages::of_one_byte_pages(2)))];
-        let pages = GroupPages { leaves, is_refuted: AtomicBool::new(false) };
+        let pages = RowGroupPages { leaves, is_refuted: AtomicBool::new(false) };
         assert!(pages.of_leaf(3).is_some() && pages.of_leaf(2).is_none());
         pages.refute();
         assert!(pages.of_leaf(3).is_none());
