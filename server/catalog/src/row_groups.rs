@@ -9,7 +9,7 @@ use super::{deleted_rows::DeletedRows, error::CatalogError, lake::TableVersion};
 /// One row group of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowGroup {
-    /// Index in [`Snapshot::files`].
+    /// Index in [`crate::Snapshot::files`].
     pub file_index: usize,
     /// Index within the file.
     pub index_in_file: usize,

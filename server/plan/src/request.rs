@@ -17,7 +17,7 @@ const MIXTURE: &str = "mixture";
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate field of the request")]
 pub struct Request {
-    /// Name of the dataset, or [`MIXTURE`].
+    /// Name of the dataset, or `MIXTURE`.
     pub dataset: String,
     /// The plan; for a mixture, that of its first source.
     pub source: Source,
@@ -39,7 +39,7 @@ pub struct Request {
     pub start_position: u64,
     /// Distance of the run's steps from multiples of a step; see [`Run::resumed_from`].
     pub resumed_from: u64,
-    /// Whether batches contain [`ROW_ID`].
+    /// Whether batches contain [`crate::ROW_ID`].
     pub with_row_ids: bool,
     /// Whether headers contain the time per stage.
     pub with_stage_seconds: bool,

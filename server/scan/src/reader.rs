@@ -82,7 +82,7 @@ impl RowGroupReader {
         self.fetch_time
     }
 
-    /// Decodes the next rows, at most [`Projection::block_rows`]; `None` at the end. Run it on the CPU pool.
+    /// Decodes the next rows, at most [`crate::Projection::block_rows`]; `None` at the end. Run it on the CPU pool.
     pub fn next_block(&mut self) -> Result<Option<RecordBatch>, ScanError> {
         let block = self.decode();
         self.end_unless(matches!(block, Ok(Some(_))));

@@ -218,7 +218,7 @@ pub fn exchanged(rows: u64, taken: Duration) {
     handles.exchange_seconds.record(taken.as_secs_f64());
 }
 
-/// Records a call of a Python function: its status, one of those of [`UDF_STATUSES`], and its time.
+/// Records a call of a Python function: its status, one of those of `UDF_STATUSES`, and its time.
 pub fn udf_call(status: &'static str, taken: Duration) {
     counter!("forebay_udf_calls_total", "status" => status).increment(1);
     handles().udf_seconds.record(taken.as_secs_f64());
