@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from harness.benches import machine
 from harness.benches.noise import Noise
 from harness.benches.reporting import say
+from seconds import seconds_of
 
 COMMAND = ("cargo", "build", "--locked", "--workspace", "--bin", "forebay-server")
 
@@ -67,11 +66,8 @@ def main() -> None:
 
 def build(folder: Path) -> dict[str, float]:
     """Build the server; return the seconds."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run([*COMMAND, "--quiet", "--target-dir", "target"], cwd=folder, check=True)
-    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return {"wall_s": round(wall, 1), "cpu_s": round(cpu, 1)}
+    seconds = seconds_of([*COMMAND, "--quiet", "--target-dir", "target"], cwd=folder)
+    return {"wall_s": seconds["wall_s"], "cpu_s": round(seconds["user_cpu_s"] + seconds["system_cpu_s"], 1)}
 
 
 def median(builds: list[dict[str, float]]) -> dict[str, float]:

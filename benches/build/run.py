@@ -10,12 +10,10 @@ import argparse
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from harness.benches import machine
 from harness.benches.noise import Noise
 from harness.benches.reporting import say
 from harness.repository import ROOT
+from seconds import seconds_of
 
 # Cargo's own report of a build has the seconds of each crate.
 WRAPPER = """#!/bin/sh
@@ -74,14 +73,10 @@ def make(target: str, clone: Path, folder: Path, log: Path | None) -> dict[str, 
     # What this process was started with must not decide what is built.
     for name in ("CARGO_TARGET_DIR", "VIRTUAL_ENV", "MAKEFLAGS", "RUSTFLAGS"):
         environment.pop(name, None)
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     command = ["make", target, f"CARGO={cargo}", f"PYTHON={sys.executable}"]
     say(f"{' '.join(command)}, in {clone}")
     with (log or Path(os.devnull)).open("w") as output:
-        subprocess.run(command, cwd=clone, env=environment, check=True, stdout=output, stderr=subprocess.STDOUT)
-    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-    return {"wall_s": round(wall, 1), "user_cpu_s": round(user, 1), "system_cpu_s": round(system, 1)}
+        return seconds_of(command, cwd=clone, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
 
 def results(clone: Path) -> dict[str, Any]:

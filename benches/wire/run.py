@@ -22,7 +22,7 @@ from harness.benches.processes import process_cpu_seconds
 from harness.repository import ROOT
 
 HERE = Path(__file__).parent
-# The server's default: see SENDING_BYTES in server/stream/src/lib.rs.
+# The server's default: see SENDING_BYTES in server/stream/src/epoch/memory.rs.
 SENDING_BYTES = 4 << 20
 PAIRS = (
     ("direct", "pyarrow"),

@@ -18,11 +18,11 @@ use super::{
     view::{self, View},
 };
 
-/// The most rows per chunk: enough to amortize the cost per call, few enough that a chunk fits the L2 cache.
+/// The most rows per block: enough to amortize the cost per call, few enough that a block fits the L2 cache.
 pub const BLOCK_ROWS_MAX: usize = 8192;
 
-/// Target size of a chunk: rows with long strings or lists are decoded in smaller chunks.
-const CHUNK_BYTES: u64 = 16 << 20;
+/// Target size of a block: rows with long strings or lists are decoded in smaller blocks.
+const BLOCK_BYTES: u64 = 16 << 20;
 
 /// Weight of a column in addition to its bytes when columns are divided among threads.
 const COLUMN_WEIGHT: u64 = 1 << 10;
@@ -86,7 +86,7 @@ impl Projection {
         Self { keyable: keyable.map(|(column, _)| column).collect(), ..self }
     }
 
-    /// The same projection, with chunks of fewer rows if this many bytes are computed from a row before outputs are.
+    /// The same projection, with blocks of fewer rows if this many bytes are computed from a row before outputs are.
     #[must_use]
     pub fn with_computed_bytes(self, computed_row_bytes: u64) -> Self {
         Self { computed_row_bytes, ..self }
@@ -119,16 +119,16 @@ impl Projection {
         bytes.div_ceil(snapshot.row_count().max(1)) + LENGTH_BYTES * self.indices.len() as u64
     }
 
-    /// Rows per chunk of a row group, at least 1. Depends on the row group alone, so that chunk boundaries are the same
+    /// Rows per block of a row group, at least 1. Depends on the row group alone, so that block boundaries are the same
     /// for every start position.
     pub fn block_rows(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         let bytes = self.sum_chunks(snapshot, row_group, value_bytes);
         let rows = row_group.rows.end - row_group.rows.start;
         let row_bytes = bytes.checked_div(rows).unwrap_or(0).saturating_add(self.computed_row_bytes).max(1);
-        (CHUNK_BYTES / row_bytes).clamp(1, BLOCK_ROWS_MAX as u64)
+        (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS_MAX as u64)
     }
 
-    /// Estimated bytes of a decoded chunk of a row group.
+    /// Estimated bytes of a decoded block of a row group.
     pub fn block_bytes(&self, snapshot: &Snapshot, row_group: &RowGroup) -> u64 {
         /// The largest decoded fixed-width value; dictionaries make stored values smaller.
         const VALUE_BYTES: u64 = 32;
