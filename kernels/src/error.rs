@@ -311,6 +311,18 @@ pub enum KernelError {
         /// The number of bytes of the op.
         expected: usize,
     },
+    /// A difference or a sum beyond 64 bits.
+    #[error(
+        "column {column:?}: row {row}: {value} does not fit in a 64-bit integer; derive a column with CAST(… AS DOUBLE)"
+    )]
+    HistoryOverflow {
+        /// The column.
+        column: String,
+        /// The row.
+        row: usize,
+        /// The result, as text.
+        value: String,
+    },
     /// A failure of the CUDA device.
     #[error("the CUDA device failed: {problem}; start the server without --device to compute on the CPU")]
     Device {
@@ -339,7 +351,8 @@ impl KernelError {
         | Self::Unmapped { row, .. }
         | Self::Lossy { row, .. }
         | Self::OneHotIndex { row, .. }
-        | Self::ByteCount { row, .. } = &mut self
+        | Self::ByteCount { row, .. }
+        | Self::HistoryOverflow { row, .. } = &mut self
         {
             *row = number(*row);
         }
