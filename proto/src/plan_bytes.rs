@@ -24,7 +24,7 @@ pub fn plan_to_bytes(plan: &Plan) -> Vec<u8> {
         encoding::bytes::encode(OUTPUTS, &body, &mut bytes);
     }
     let (units, join, types) = (plan.units.clone(), plan.join.clone(), plan.types.clone());
-    let tail = Plan { units, join, types, ..Plan::default() };
+    let tail = Plan { units, join, types, history: plan.history.clone(), ..Plan::default() };
     bytes.extend(tail.encode_to_vec());
     bytes
 }
@@ -41,7 +41,7 @@ pub fn plan_from_bytes(bytes: &[u8]) -> Result<Plan, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{ColumnType, Derive, Join, Pack, Part, Unit, WindowPart};
+    use crate::v1::{ColumnType, Derive, History, Join, Pack, Part, Unit, WindowPart};
 
     #[test]
     fn bytes_leave_out_float32_and_nothing_else() {
@@ -59,6 +59,7 @@ mod tests {
             units: vec![Unit { column: "a".to_owned(), unit: "date32[day]".to_owned() }],
             join: vec![Join { table: "t".to_owned(), on: "a".to_owned(), ..Join::default() }],
             types: vec![ColumnType { column: "a".to_owned(), r#type: "date32[day]".to_owned() }],
+            history: Some(History { by: vec!["a".to_owned()], order: "b".to_owned() }),
         };
         let named = plan(Some(DType::Float32));
         let bytes = plan_to_bytes(&named);

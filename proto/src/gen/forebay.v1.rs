@@ -22,11 +22,29 @@ pub struct Plan {
     /// is rejected, because learned values and expressions depend on them. Written by a fit.
     #[prost(message, repeated, tag = "6")]
     pub types: ::prost::alloc::vec::Vec<ColumnType>,
+    /// The series whose earlier rows the ops lag, diff and rolling read; needed by a plan with one of them.
+    #[prost(message, optional, tag = "7")]
+    pub history: ::core::option::Option<History>,
 }
 impl ::prost::Name for Plan {
 const NAME: &'static str = "Plan";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Plan".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Plan".into() }}
+/// The series of a dataset. The rows of a series follow each other in the dataset, in strictly rising order; the first request of a
+/// snapshot checks this. The history of a row are the rows of its series before it, whether they pass the filter or not.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct History {
+    /// The columns that tell the series apart, stored, joined or derived. None: all rows are one series.
+    #[prost(string, repeated, tag = "1")]
+    pub by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The column that orders the rows of a series, such as a time. Never null.
+    #[prost(string, tag = "2")]
+    pub order: ::prost::alloc::string::String,
+}
+impl ::prost::Name for History {
+const NAME: &'static str = "History";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.History".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.History".into() }}
 /// A left join on a unique key, like Lookup, before the filter and the derived columns. The columns follow the stored ones.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Join {
@@ -171,7 +189,7 @@ const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Part".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Part".into() }}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Op {
-    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32, 33")]
+    #[prost(oneof = "op::Op", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32, 33, 34, 35, 36")]
     pub op: ::core::option::Option<op::Op>,
 }
 /// Nested message and enum types in `Op`.
@@ -242,6 +260,12 @@ pub mod op {
         DecodeImage(super::DecodeImage),
         #[prost(message, tag = "33")]
         LastN(super::LastN),
+        #[prost(message, tag = "34")]
+        Lag(super::Lag),
+        #[prost(message, tag = "35")]
+        Diff(super::Diff),
+        #[prost(message, tag = "36")]
+        Rolling(super::Rolling),
     }
 }
 impl ::prost::Name for Op {
@@ -951,6 +975,80 @@ impl ::prost::Name for Normalize {
 const NAME: &'static str = "Normalize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Normalize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Normalize".into() }}
+/// The ops lag, diff and rolling read other rows than their own: those before it in its series, as the plan's history says. They
+/// take the values of a column, or of ops of the column that learn nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Lag {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+}
+impl ::prost::Name for Lag {
+const NAME: &'static str = "Lag";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Lag".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Lag".into() }}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Diff {
+    #[prost(uint32, tag = "1")]
+    pub n: u32,
+}
+impl ::prost::Name for Diff {
+const NAME: &'static str = "Diff";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Diff".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Diff".into() }}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rolling {
+    #[prost(enumeration = "rolling::Statistic", tag = "1")]
+    pub stat: i32,
+    #[prost(uint32, tag = "2")]
+    pub length: u32,
+}
+/// Nested message and enum types in `Rolling`.
+pub mod rolling {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Statistic {
+        Mean = 0,
+        /// The deviation of a sample; null of fewer than two values.
+        Std = 1,
+        Min = 2,
+        Max = 3,
+        Sum = 4,
+        /// The number of values.
+        Count = 5,
+    }
+    impl Statistic {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Mean => "MEAN",
+                Self::Std => "STD",
+                Self::Min => "MIN",
+                Self::Max => "MAX",
+                Self::Sum => "SUM",
+                Self::Count => "COUNT",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "MEAN" => Some(Self::Mean),
+                "STD" => Some(Self::Std),
+                "MIN" => Some(Self::Min),
+                "MAX" => Some(Self::Max),
+                "SUM" => Some(Self::Sum),
+                "COUNT" => Some(Self::Count),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Rolling {
+const NAME: &'static str = "Rolling";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Rolling".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Rolling".into() }}
 /// The rows of a window; see Window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -1382,6 +1480,9 @@ pub struct StreamRequest {
     /// Makes windows of the rows: those of the stream are windows, and so are the rows that positions and shares count.
     #[prost(message, optional, tag = "28")]
     pub window: ::core::option::Option<Window>,
+    /// The history of a plan that has none.
+    #[prost(message, optional, tag = "29")]
+    pub history: ::core::option::Option<History>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";

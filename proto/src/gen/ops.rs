@@ -1,7 +1,7 @@
 // Generated from the options of plan.proto by tests/generated.
 
 /// The names of the ops, sorted.
-pub const NAMES: [&str; 32] = [
+pub const NAMES: [&str; 35] = [
     "abs",
     "attention_mask",
     "box_cox",
@@ -11,9 +11,11 @@ pub const NAMES: [&str; 32] = [
     "count_encode",
     "cross",
     "decode_image",
+    "diff",
     "fill_null",
     "first_n",
     "hash_bucket",
+    "lag",
     "last_n",
     "log1p",
     "logit",
@@ -27,6 +29,7 @@ pub const NAMES: [&str; 32] = [
     "pad",
     "positive_mod",
     "robust",
+    "rolling",
     "sigrid_hash",
     "sqrt",
     "standardize",
@@ -71,6 +74,9 @@ pub fn name(op: &OneOp) -> &'static str {
         OneOp::AttentionMask(_) => "attention_mask",
         OneOp::DecodeImage(_) => "decode_image",
         OneOp::LastN(_) => "last_n",
+        OneOp::Lag(_) => "lag",
+        OneOp::Diff(_) => "diff",
+        OneOp::Rolling(_) => "rolling",
     }
 }
 
@@ -95,6 +101,9 @@ pub fn problem(op: &OneOp) -> Option<Problem> {
         OneOp::AttentionMask(op) => whole("n", op.n.into(), 1, 65536).or_else(|| named("side", op.side, &["RIGHT", "LEFT"])),
         OneOp::DecodeImage(op) => whole("height", op.height.into(), 1, 16384).or_else(|| whole("width", op.width.into(), 1, 16384).or_else(|| named("resize", op.resize, &["BILINEAR", "NEAREST", "BICUBIC", "LANCZOS", "BOX", "HAMMING"]).or_else(|| named("crop", op.crop, &["NONE", "CENTER", "RANDOM"]).or_else(|| named("on_error", op.on_error, &["FAIL", "NULL", "SKIP"]).or_else(|| named("orientation", op.orientation, &["APPLY", "IGNORE"])))))),
         OneOp::LastN(op) => whole("n", op.n.into(), 1, 65536),
+        OneOp::Lag(op) => whole("n", op.n.into(), 1, 65536),
+        OneOp::Diff(op) => whole("n", op.n.into(), 1, 65536),
+        OneOp::Rolling(op) => named("stat", op.stat, &["MEAN", "STD", "MIN", "MAX", "SUM", "COUNT"]).or_else(|| whole("length", op.length.into(), 1, 65536)),
         _ => None,
     }
 }

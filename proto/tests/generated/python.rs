@@ -250,6 +250,7 @@ fn argument(parameter: &Parameter) -> String {
     };
     match (parameter.is_required, parameter.default.as_str()) {
         (true, "") => format!("{}: {annotation}", parameter.python),
+        (true, default) if parameter.is_integer() => format!("{}: {annotation} = {default}", parameter.python),
         _ => format!("{}: {annotation} = {zero}", parameter.python),
     }
 }

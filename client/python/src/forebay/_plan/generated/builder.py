@@ -20,7 +20,7 @@ from forebay._plan.arguments import (
 from forebay._plan.op import Op
 
 from . import ops
-from .messages import ENUMS, Side
+from .messages import ENUMS, Side, Statistic
 
 Chain = TypeVar("Chain", bound="OpMethods")
 
@@ -219,5 +219,33 @@ class OpMethods:
                     instead='for the last elements of lists, use last_n(n) or pad(n, side="left")',
                 ),
                 value=None if value is None else fill_value("last_n: value", value),
+            )
+        )
+
+    def lag(self: Chain, n: int = 1) -> Chain:
+        """Replace the value by that of the row `n` rows before in its series; null where there is none."""
+        return self._then(
+            ops.Lag(
+                n=whole_number("lag: n", n, least=1, most=65536),
+            )
+        )
+
+    def diff(self: Chain, n: int = 1) -> Chain:
+        """Subtract the value of the row `n` rows before in its series; dates and times give seconds."""
+        return self._then(
+            ops.Diff(
+                n=whole_number("diff: n", n, least=1, most=65536),
+            )
+        )
+
+    def rolling(self: Chain, stat: Statistic, length: int) -> Chain:
+        """Compute a statistic of the last `length` rows of its series, fewer at its beginning.
+
+        The mean, deviation, extreme, sum or count of values other than null and NaN.
+        """
+        return self._then(
+            ops.Rolling(
+                stat=choice("rolling: stat", stat, ENUMS["Statistic"]),
+                length=whole_number("rolling: length", length, least=1, most=65536),
             )
         )

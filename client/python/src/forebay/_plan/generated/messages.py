@@ -17,6 +17,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "units": (4, "*Unit"),
         "join": (5, "*Join"),
         "types": (6, "*ColumnType"),
+        "history": (7, "?History"),
     },
     "Derive": {
         "name": (1, "string"),
@@ -66,6 +67,9 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "attention_mask": (31, "?AttentionMask"),
         "decode_image": (32, "?DecodeImage"),
         "last_n": (33, "?LastN"),
+        "lag": (34, "?Lag"),
+        "diff": (35, "?Diff"),
+        "rolling": (36, "?Rolling"),
     },
     "FillNull": {
         "value": (1, "?double"),
@@ -239,6 +243,16 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "n": (1, "uint32"),
         "value": (2, "?double"),
     },
+    "Lag": {
+        "n": (1, "uint32"),
+    },
+    "Diff": {
+        "n": (1, "uint32"),
+    },
+    "Rolling": {
+        "stat": (1, "Statistic"),
+        "length": (2, "uint32"),
+    },
     "Pack": {
         "length": (1, "uint32"),
         "separator": (2, "?int64"),
@@ -267,6 +281,10 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "column": (1, "string"),
         "type": (2, "string"),
     },
+    "History": {
+        "by": (1, "*string"),
+        "order": (2, "string"),
+    },
 }
 
 # In the order of their numbers.
@@ -280,6 +298,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "Crop": ("NONE", "CENTER", "RANDOM"),
     "OnError": ("FAIL", "NULL", "SKIP"),
     "Orientation": ("APPLY", "IGNORE"),
+    "Statistic": ("MEAN", "STD", "MIN", "MAX", "SUM", "COUNT"),
 }
 
 # As methods take them.
@@ -290,3 +309,4 @@ Resize = Literal["bilinear", "nearest", "bicubic", "lanczos", "box", "hamming"]
 Crop = Literal["none", "center", "random"]
 OnError = Literal["fail", "null", "skip"]
 Orientation = Literal["apply", "ignore"]
+Statistic = Literal["mean", "std", "min", "max", "sum", "count"]

@@ -463,6 +463,46 @@ class LastN(Op):
     value: float | None = None
 
 
+@dataclass(frozen=True)
+class Lag(Op):
+    """Replace the value by that of the row `n` rows before in its series; null where there is none."""
+
+    name: ClassVar[str] = "lag"
+    required: ClassVar[tuple[str, ...]] = ("n",)
+    limits: ClassVar[dict[str, tuple[float, float]]] = {
+        "n": (1, 65536),
+    }
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Diff(Op):
+    """Subtract the value of the row `n` rows before in its series; dates and times give seconds."""
+
+    name: ClassVar[str] = "diff"
+    required: ClassVar[tuple[str, ...]] = ("n",)
+    limits: ClassVar[dict[str, tuple[float, float]]] = {
+        "n": (1, 65536),
+    }
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Rolling(Op):
+    """Compute a statistic of the last `length` rows of its series, fewer at its beginning.
+
+    The mean, deviation, extreme, sum or count of values other than null and NaN.
+    """
+
+    name: ClassVar[str] = "rolling"
+    required: ClassVar[tuple[str, ...]] = ("stat", "length")
+    limits: ClassVar[dict[str, tuple[float, float]]] = {
+        "length": (1, 65536),
+    }
+    stat: str = "MEAN"
+    length: int = 0
+
+
 OPS: dict[str, type[Op]] = {
     "fill_null": FillNull,
     "clip": Clip,
@@ -496,4 +536,7 @@ OPS: dict[str, type[Op]] = {
     "attention_mask": AttentionMask,
     "decode_image": DecodeImage,
     "last_n": LastN,
+    "lag": Lag,
+    "diff": Diff,
+    "rolling": Rolling,
 }
