@@ -7,7 +7,7 @@ use forebay_proto::{
 };
 use forebay_runtime::state::short_digest;
 
-use super::{decode_image::defaults, default_dtype::dtype_of};
+use super::{decode_image::defaults, default_dtype::dtype_of, history::history_path};
 
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.
@@ -46,6 +46,7 @@ pub fn canonical(plan: &v1::Plan) -> v1::Plan {
         units,
         join: join.collect(),
         types,
+        history: plan.history.clone().filter(|_| history_path(plan).is_some()),
     };
     defaults::write_turned_like(&mut canonical);
     canonical

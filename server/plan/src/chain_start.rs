@@ -1,13 +1,16 @@
-//! Where the chains of a program begin: at a column, or after `udf`, `tokenize` or `decode_image`, at the column of the
-//! result.
+//! Where the chains of a program begin: at a column, or at that of the result of `udf`, `tokenize` or `decode_image`, or of the last
+//! op that reads earlier rows.
 
 use forebay_kernels::CompileError;
 use forebay_proto::v1;
 
-use super::{decode_image::DecodeImageCall, tokenize::TokenizeCall, udf::UdfCall};
+use super::{decode_image::DecodeImageCall, history::last_result, tokenize::TokenizeCall, udf::UdfCall};
 
 /// The column that the chain of a canonical part reads in a program, and the number of its first op there.
 pub(super) fn chain_start(part: &v1::Part, column: &str) -> (String, usize) {
+    if let Some(start) = last_result(part, column) {
+        return start;
+    }
     if let Some(call) = UdfCall::starting(part) {
         return (call.column(), 1);
     }

@@ -76,12 +76,13 @@ impl MixtureFields {
             );
             return Err(PlanError::field("sources", reason));
         }
-        let common = Source::check(message.plan.as_ref(), &message.plan_id, "")?;
+        let common = Source::check((message.plan.as_ref(), &message.plan_id), message.history.as_ref(), "")?;
         if let Some(Source::Inline(plan)) = &common {
             check_plan(plan)?;
         }
         let sources = given.iter().enumerate();
-        let sources = sources.map(|(index, source)| SourceFields::check(source, index, common.as_ref()));
+        let sources = sources
+            .map(|(index, source)| SourceFields::check(source, index, common.as_ref(), message.history.as_ref()));
         Ok(Some(Self { sources: sources.collect::<Result<_, _>>()?, weights: weights(given, batch_size)? }))
     }
 
@@ -101,12 +102,17 @@ impl MixtureFields {
 }
 
 impl SourceFields {
-    fn check(source: &v1::MixtureSource, index: usize, common: Option<&Source>) -> Result<Self, PlanError> {
+    fn check(
+        source: &v1::MixtureSource,
+        index: usize,
+        common: Option<&Source>,
+        history: Option<&v1::History>,
+    ) -> Result<Self, PlanError> {
         let path = |field: &str| format!("sources[{index}].{field}");
         if source.dataset.is_empty() {
             return Err(PlanError::field(path("dataset"), "missing: expected the name of a dataset on this server"));
         }
-        let own = Source::check(source.plan.as_ref(), &source.plan_id, &path(""))?;
+        let own = Source::check((source.plan.as_ref(), &source.plan_id), history, &path(""))?;
         if let Some(Source::Inline(plan)) = &own {
             check_plan(plan).map_err(|error| error.within(&path("")))?;
         }

@@ -1,9 +1,12 @@
 //! The advice in the error of a null: the ways out that work for its chain.
 
 use arrow::datatypes::{DataType, Schema};
-use forebay_proto::v1::{self, decode_image::OnError, op::Op as OpMessage};
+use forebay_proto::{
+    ops,
+    v1::{self, decode_image::OnError, op::Op as OpMessage},
+};
 
-use super::{chain_start::chain_start, row_id::ROW_ID};
+use super::{chain_start::chain_start, history::last_result, row_id::ROW_ID};
 
 /// The longest expression that an error repeats.
 const EXPRESSION_BYTES_MAX: usize = 500;
@@ -13,6 +16,10 @@ pub(super) fn null_advice(plan: &v1::Plan, schema: &Schema, output: usize, chain
     let part = plan.outputs.get(output)?.parts.get(chain)?;
     if part.ops.iter().any(|op| matches!(op.op, Some(OpMessage::Lookup(_)))) {
         return Some("fill nulls with fill_null after lookup, which finds no row for some keys".to_owned());
+    }
+    if let Some((_, ops)) = last_result(part, "") {
+        let op = part.ops.get(ops - 1).and_then(|op| op.op.as_ref()).map_or("", ops::name);
+        return Some(format!("fill nulls with fill_null after {op}, which has no value at the beginning of a series"));
     }
     Some(match null_filter(plan, part, schema) {
         Some(filter) => format!("fill nulls with fill_null, or exclude such rows with the filter `{filter}`"),

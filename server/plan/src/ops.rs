@@ -67,16 +67,24 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
             let values = vocab_values(values, path, number)?;
             encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
         }
-        OpMessage::Tokenize(_) => {
-            let reason = "must be the first op of its part, or the second after fill_null with a text";
-            return Err(PlanError::field(format!("{path}.ops[{number}].tokenize"), reason));
-        }
-        OpMessage::DecodeImage(_) | OpMessage::Udf(_) => {
-            let path = format!("{path}.ops[{number}].{}", ops::name(message));
-            return Err(PlanError::field(path, "must be the first op of its part"));
-        }
+        // The chain of a program begins after them.
+        OpMessage::Tokenize(_)
+        | OpMessage::DecodeImage(_)
+        | OpMessage::Udf(_)
+        | OpMessage::Lag(_)
+        | OpMessage::Diff(_)
+        | OpMessage::Rolling(_) => return Err(misplaced(message, &format!("{path}.ops[{number}]"))),
         OpMessage::Lookup(message) => Op::Lookup(tables.get(message, &format!("{path}.ops[{number}].lookup"))?),
     })
+}
+
+/// The error of an op at a place of a chain where it cannot be.
+fn misplaced(op: &OpMessage, path: &str) -> PlanError {
+    let reason = match op {
+        OpMessage::Tokenize(_) => "must be the first op of its part, or the second after fill_null with a text",
+        _ => "must be the first op of its part",
+    };
+    PlanError::field(format!("{path}.{}", ops::name(op)), reason)
 }
 
 /// Converts the value of a `fill_null`.

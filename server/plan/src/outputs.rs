@@ -14,6 +14,7 @@ use super::{
     default_dtype::{dtype_of, of_elements},
     encodings::chain_schema,
     error::PlanError,
+    history::check_history,
     learn::first_unlearned,
     lookup::Tables,
     null_advice::null_advice,
@@ -113,6 +114,9 @@ pub fn check_shape(plan: &v1::Plan) -> Result<(), PlanError> {
     }
     if plan.outputs.is_empty() {
         return Err(PlanError::field("plan.outputs", "a plan needs at least one output"));
+    }
+    if let Some(history) = &plan.history {
+        check_history(history, "plan.history")?;
     }
     check_pack(plan)
 }

@@ -10,7 +10,7 @@ use forebay_kernels::{BatchBuilder, Program, WindowPart, Windowing};
 use forebay_order::series::WindowShape;
 use forebay_proto::v1::{self, window::Incomplete};
 
-use super::{error::PlanError, lookup::Tables, outputs::compile, pack::LENGTH_MAX};
+use super::{error::PlanError, history::check_by, lookup::Tables, outputs::compile, pack::LENGTH_MAX};
 
 /// The windows of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,12 +62,7 @@ impl Windows {
             Ok(Incomplete::Pad) => true,
             Err(_) => return Err(PlanError::field("window.incomplete", "expected DROP or PAD")),
         };
-        for (index, column) in window.by.iter().enumerate() {
-            if window.by[..index].contains(column) || *column == window.order {
-                let reason = format!("\"{column}\" is named twice");
-                return Err(PlanError::field(format!("window.by[{index}]"), reason));
-            }
-        }
+        check_by(&window.by, &window.order, "window")?;
         let (length, horizon) = (u64::from(window.length), u64::from(window.horizon));
         let shape = WindowShape { length, horizon, stride: u64::from(window.stride.max(1)), is_padded };
         Ok(Some(Self { by: window.by.clone(), order: window.order.clone(), shape }))
