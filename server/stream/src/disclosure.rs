@@ -114,6 +114,7 @@ fn of_kernel(error: &KernelError) -> Disclosure {
         // The advice about a null may repeat an expression of the plan.
         KernelError::Null { column, .. }
         | KernelError::Lossy { column, .. }
+        | KernelError::HistoryOverflow { column, .. }
         | KernelError::OneHotIndex { column, .. } => Disclosure::hidden().of_column(column),
         KernelError::OutOfRange { .. } | KernelError::Full { .. } | KernelError::Device { .. } => Disclosure::plain(),
         KernelError::Arrow { .. } => Disclosure::hidden(),

@@ -19,6 +19,7 @@ use forebay_runtime::{
 use forebay_scan::BLOCK_ROWS_MAX;
 
 use super::{
+    counts::series::{SeriesColumns, check_rows},
     environment::Environment,
     error::StreamError,
     plan_store::FittedTypes,
@@ -30,6 +31,7 @@ use super::{
         derivation::Derivation,
         expressions::{Expressions, RowsOf},
         function_column::{Drawing, FunctionColumn},
+        history::rows::EarlierRows,
         passing::Passing,
     },
 };
@@ -38,10 +40,24 @@ use super::{
 #[derive(Debug)]
 pub struct Exchange {
     plan_id: String,
+    /// The client's columns that are read, by index.
+    columns: Vec<usize>,
     derivation: Derivation,
+    /// The places of its columns among those that are read.
+    places: Vec<usize>,
+    series: Option<SentSeries>,
     program: Arc<Program>,
     budget: Budget,
     batch_bytes_max: u64,
+}
+
+/// The series of rows that a client sends.
+#[derive(Debug)]
+struct SentSeries {
+    columns: Arc<SeriesColumns>,
+    derivation: Derivation,
+    /// The places of its columns among those that are read.
+    places: Vec<usize>,
 }
 
 /// The passing rows of a batch.
@@ -175,8 +191,26 @@ impl Exchange {
         let columns = program.input_columns().iter().map(AsRef::as_ref);
         let derivation = Derivation::new(schema, &expressions, columns, false)?;
         fitted.check(&derivation.input)?;
-        let (budget, batch_bytes_max) = (environment.budget.clone(), environment.limits.batch_bytes_max);
-        Ok(Self { plan_id, derivation, program, budget, batch_bytes_max })
+        let of_series = match &expressions.history {
+            None => None,
+            Some(history) => {
+                let columns = SeriesColumns::of_history(history, &expressions.schema, schema, Vec::new)?;
+                let names = columns.by.iter().chain([&columns.order]).map(String::as_str);
+                let derivation = Derivation::of_all_rows(schema, &expressions, names)?;
+                Some((Arc::new(columns), derivation))
+            }
+        };
+        let mut columns = derivation.columns.clone();
+        columns.extend(of_series.iter().flat_map(|(_, derivation)| &derivation.columns));
+        columns.sort_unstable();
+        columns.dedup();
+        let places =
+            |of: &Derivation| of.columns.iter().filter_map(|column| columns.binary_search(column).ok()).collect();
+        let series =
+            of_series.map(|(columns, derivation)| SentSeries { columns, places: places(&derivation), derivation });
+        let (places, budget) = (places(&derivation), environment.budget.clone());
+        let batch_bytes_max = environment.limits.batch_bytes_max;
+        Ok(Self { plan_id, columns, derivation, places, series, program, budget, batch_bytes_max })
     }
 
     /// The plan's id.
@@ -191,7 +225,7 @@ impl Exchange {
 
     /// Indices, in rising order, of the client's columns that the plan reads: [`Self::compute`] takes batches of these.
     pub fn columns(&self) -> &[usize] {
-        &self.derivation.columns
+        &self.columns
     }
 
     /// The most bytes of a batch, received or sent.
@@ -227,9 +261,18 @@ impl Exchange {
         !self.derivation.functions.is_empty()
     }
 
+    /// The rows of a batch with the columns that are computed from earlier rows, which are those of the batch.
+    fn with_history(&self, batch: &RecordBatch) -> Result<RecordBatch, StreamError> {
+        let Some(SentSeries { columns, derivation, places }) = &self.series else { return Ok(batch.clone()) };
+        check_rows(&derivation.apply(&batch.project(places)?, 0, &self.budget)?, columns, &self.budget)?;
+        let mut earlier = EarlierRows::none(&self.budget);
+        self.derivation.with_history(&batch.project(&self.places)?, 0, &mut earlier, &self.budget)
+    }
+
     /// The passing rows of a batch, block by block: run it on the CPU pool.
     pub fn derive(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<DerivedRows, StreamError> {
         let (start, rows) = (Instant::now(), batch.num_rows());
+        let batch = self.with_history(batch)?;
         let blocks = (0..rows).step_by(BLOCK_ROWS_MAX).map(|first| {
             let block = batch.slice(first, BLOCK_ROWS_MAX.min(rows - first));
             self.derivation.apply(&block, first as u64, &self.budget)
@@ -264,6 +307,9 @@ impl Exchange {
     /// Computes the outputs of the passing rows: run it on the CPU pool. Like a stream it works block by block, to keep
     /// intermediate values small.
     pub fn compute(&self, batch: &RecordBatch, times: &mut StageTimes) -> Result<RecordBatch, StreamError> {
+        let start = Instant::now();
+        let batch = self.with_history(batch)?;
+        times.add_since(Stage::Transform, start);
         let mut builder = BatchBuilder::new(Arc::clone(&self.program), batch.num_rows());
         for first in (0..batch.num_rows()).step_by(BLOCK_ROWS_MAX) {
             let start = Instant::now();

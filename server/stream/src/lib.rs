@@ -85,11 +85,11 @@ pub struct Streams {
 impl Streams {
     /// Streams over these parts of the server.
     pub fn new(parts: StreamParts) -> Self {
-        let environment = Arc::new(Environment::new(parts));
+        let (environment, series) = (Arc::new(Environment::new(parts)), Arc::default());
         Self {
-            resolver: Resolver::new(Arc::clone(&environment)),
+            resolver: Resolver::new(Arc::clone(&environment), Arc::clone(&series)),
             exchanges: Exchanges::new(Arc::clone(&environment)),
-            fits: Fits::new(Arc::clone(&environment)),
+            fits: Fits::new(Arc::clone(&environment), series),
             descriptions: Descriptions::new(Arc::clone(&environment)),
             plan_lists: Semaphore::new(1),
             environment,

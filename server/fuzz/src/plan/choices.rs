@@ -15,6 +15,9 @@ const FILTERS: [&str; 8] = ["", "", "", "", "flag", "id % 3 = 1", "amount IS NOT
 const DERIVED: [&str; 6] =
     ["amount / 2", "id - 100", "upper(name)", "flag AND ratio > 0.2", "CAST(price AS DOUBLE)", "ids"];
 
+/// The column in whose order the rows are.
+const ORDER: &str = "id";
+
 /// A request over the table `t`.
 pub(super) fn request(bytes: Bytes<'_, '_>) -> Result<v1::StreamRequest> {
     let shuffle = bytes.ratio(1_u8, 2)?;
@@ -39,7 +42,14 @@ fn plan(bytes: Bytes<'_, '_>) -> Result<v1::Plan> {
     let derive = v1::Derive { name: DERIVED_NAME.to_owned(), expr: (*bytes.choose(&DERIVED)?).to_owned() };
     let outputs = (0..bytes.int_in_range(1..=3)?).map(|number| output(bytes, number)).collect::<Result<_>>()?;
     let join = maybe(bytes, join)?.into_iter().collect();
-    Ok(v1::Plan { filter, derive: vec![derive], outputs, join, ..v1::Plan::default() })
+    let history = if bytes.ratio(1_u8, 2)? { Some(history(bytes)?) } else { None };
+    Ok(v1::Plan { filter, derive: vec![derive], outputs, join, history, ..v1::Plan::default() })
+}
+
+fn history(bytes: Bytes<'_, '_>) -> Result<v1::History> {
+    let by = if bytes.ratio(1_u8, 3)? { vec![column(bytes)?] } else { Vec::new() };
+    let order = if bytes.ratio(1_u8, 4)? { column(bytes)? } else { ORDER.to_owned() };
+    Ok(v1::History { by, order })
 }
 
 fn output(bytes: Bytes<'_, '_>, number: u8) -> Result<v1::Output> {

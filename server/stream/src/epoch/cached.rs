@@ -12,7 +12,7 @@ use forebay_cache::{BlockClaim, CachedRowGroup, PlanRows, RowGroupBlocks};
 use forebay_kernels::compact;
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, Stage, StageTimes};
-use forebay_scan::{RowGroupReader, SharedBytes};
+use forebay_scan::SharedBytes;
 
 use super::run::RunRows;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     environment::Environment,
     error::StreamError,
     prepare::{cache_level::file_state, dataset::PreparedDataset, ordered::Ordered},
-    rows::{drive::Next, passing::Passing},
+    rows::{drive::Next, history::blocks::BlockReader, passing::Passing},
 };
 
 /// A row group that the cache has room for.
@@ -37,7 +37,7 @@ pub(super) struct CachedReader {
     /// A block that was read from disk, and its index.
     loaded: Option<(usize, RecordBatch)>,
     /// Decodes the blocks from this index on; none: no block had to be computed yet.
-    reader: Option<(RowGroupReader, usize)>,
+    reader: Option<(BlockReader, usize)>,
     /// The row group's bytes, which survive a change of the reader.
     bytes: Arc<SharedBytes>,
     workspace: Workspace,
@@ -228,12 +228,8 @@ impl CachedReader {
     async fn read_from(&mut self, block: usize) -> Result<(), StreamError> {
         // Frees the memory of the earlier decoders.
         self.reader = None;
-        let Environment { cpu, budget, .. } = self.environment.as_ref();
-        let (snapshot, projection) = (&self.prepared.snapshot, &self.prepared.compiled.rows.projection);
-        let row_group = &snapshot.row_groups()[self.row_group];
-        let skip = (block as u64).saturating_mul(self.blocks.block_rows);
-        let rows = skip..self.end;
-        let reader = forebay_scan::open_shared(snapshot, row_group, projection, rows, cpu, budget, &self.bytes).await?;
+        let rows = (block as u64).saturating_mul(self.blocks.block_rows)..self.end;
+        let reader = self.prepared.scan(&self.environment).open_blocks(self.row_group, rows, &self.bytes).await?;
         self.fetch_time += reader.fetch_time();
         self.reader = Some((reader, block));
         Ok(())

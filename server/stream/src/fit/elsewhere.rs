@@ -77,6 +77,9 @@ pub(super) fn check(plan: &v1::Plan) -> Result<(), StreamError> {
     if let Some((_, path)) = forebay_plan::udf_calls(plan)?.into_iter().next() {
         return Err(PlanError::field(path, reason("Python functions")).into());
     }
+    if let Some(path) = forebay_plan::history_path(plan) {
+        return Err(PlanError::field(path, reason("rows before those of its part")).into());
+    }
     Ok(())
 }
 

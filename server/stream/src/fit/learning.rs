@@ -19,11 +19,13 @@ use super::{
 };
 use crate::{
     computations::Progress,
+    counts::series::{HistorySeries, SeriesTables},
     environment::Environment,
     error::StreamError,
     plan_records::StoredFor,
     plan_store::{FittedTypes, PlanStore},
     prepare::{
+        compiled::computed_columns,
         drift::{self, FittedColumns},
         functions::with_functions,
         lookup::with_tables,
@@ -58,20 +60,24 @@ struct CheckedPlan {
     expressions: Arc<Expressions>,
     /// The stored columns that the plan reads.
     read: SchemaRef,
+    history: Option<HistorySeries>,
 }
 
 /// Learns what the plan leaves open, and stores the result.
 pub(super) async fn learn(
     environment: &Arc<Environment>,
     fit: PinnedFit,
-    runner: Option<&dyn PassRunner>,
+    (series, runner): (&SeriesTables, Option<&dyn PassRunner>),
     mut progress: Progress,
 ) -> Result<v1::FitResult, StreamError> {
     let snapshot = Arc::clone(&fit.snapshot);
     if runner.is_some() {
         elsewhere::check(&fit.plan)?;
     }
-    let CheckedPlan { mut plan, before, tables, expressions, read } = check(environment, fit).await?;
+    let CheckedPlan { mut plan, before, tables, expressions, read, history } = check(environment, fit).await?;
+    if let Some(history) = &history {
+        history.check(series, environment, &snapshot).await?;
+    }
     progress.expect_passes(forebay_plan::pass_count(&plan)? as u64);
     loop {
         let mut questions = forebay_plan::questions(&plan, &tables)?;
@@ -95,7 +101,8 @@ pub(super) async fn learn(
     if passes > 0 {
         drift::write(&mut plan, &expressions.schema, &read);
     }
-    let result = store(environment, &snapshot, CheckedPlan { plan, before, tables, expressions, read }).await?;
+    let result =
+        store(environment, &snapshot, CheckedPlan { plan, before, tables, expressions, read, history }).await?;
     let dataset = snapshot.dataset();
     for warning in &result.warnings {
         tracing::warn!(dataset, plan_id = result.plan_id, warning, "plan fitted with a warning");
@@ -133,17 +140,19 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
         let plan = forebay_plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
         let checked = || {
             let source = RowsOf::Snapshot { sample };
-            let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
+            let compiled = Expressions::compile(&plan, &stored, (&tables, &functions), source);
+            let expressions = Arc::new(compiled.map_err(|error| error.in_original(&sent))?);
             fitted.check_units(&expressions.schema)?;
             let run = dry_run::dry_run(&plan, &expressions.chain_schema, &tables);
             let program = run.map_err(|error| error.in_original(&sent))?.program;
             let columns = program.input_columns().iter().map(AsRef::as_ref);
             let read = Derivation::new(&stored, &expressions, columns, false)?.input;
             fitted.check(&read)?;
-            Ok((expressions, read))
+            let history = HistorySeries::of(&expressions, &stored, || computed_columns(&plan))?;
+            Ok((expressions, read, history))
         };
-        let (expressions, read) = checked().map_err(|error| fitted.explain(error, &stored))?;
-        Ok(CheckedPlan { plan, before, tables: Arc::new(tables), expressions, read })
+        let (expressions, read, history) = checked().map_err(|error| fitted.explain(error, &stored))?;
+        Ok(CheckedPlan { plan, before, tables: Arc::new(tables), expressions, read, history })
     });
     checked.await?
 }
@@ -157,7 +166,7 @@ async fn store(
     let digest = snapshot.digest().to_owned();
     // On the CPU pool: encoding and digesting a large vocabulary is work.
     let compiled = environment.cpu.run(move || {
-        let CheckedPlan { mut plan, before, tables, expressions, read } = fitted;
+        let CheckedPlan { mut plan, before, tables, expressions, read, .. } = fitted;
         // Learned parameters may be too large for an output: fail now, not when the plan is streamed.
         forebay_plan::compile(&plan, &expressions.chain_schema, false, &tables)?;
         forebay_plan::write_fitted_rows(&mut plan, &before, &digest, expressions.sample);

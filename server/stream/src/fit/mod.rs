@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use super::{
     ahead::{Ahead, AheadSender},
     computations::{Progress, SharedComputations},
+    counts::series::SeriesTables,
     environment::Environment,
     error::StreamError,
     prepare::{
@@ -68,6 +69,7 @@ pub(super) struct Fits {
     environment: Arc<Environment>,
     computations: Arc<SharedComputations<Learned>>,
     permits: Arc<Semaphore>,
+    series: Arc<SeriesTables>,
     /// Runs passes in other processes; `None`: they run in this one.
     runner: Option<Arc<dyn PassRunner>>,
 }
@@ -81,8 +83,9 @@ struct Learned {
 }
 
 impl Fits {
-    pub(super) fn new(environment: Arc<Environment>) -> Self {
-        Self { environment, computations: Arc::default(), permits: Arc::new(Semaphore::new(FITS_MAX)), runner: None }
+    pub(super) fn new(environment: Arc<Environment>, series: Arc<SeriesTables>) -> Self {
+        let permits = Arc::new(Semaphore::new(FITS_MAX));
+        Self { environment, computations: Arc::default(), permits, series, runner: None }
     }
 
     /// Runs passes in other processes.
@@ -157,7 +160,7 @@ impl Fits {
         let _permit = self.permits.acquire().await;
         let _guard = FitGuard::open();
         let snapshot = Arc::clone(&fit.snapshot);
-        let mut result = learn(&self.environment, fit, self.runner.as_deref(), progress).await?;
+        let mut result = learn(&self.environment, fit, (&self.series, self.runner.as_deref()), progress).await?;
         if refit {
             stored::replace(&self.environment, key, &result.plan_id).await;
         } else if let Some(first) = stored::store(&self.environment, &snapshot, key, &result.plan_id).await {

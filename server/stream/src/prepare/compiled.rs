@@ -17,7 +17,7 @@ use super::{
     drift::FittedColumns,
 };
 use crate::{
-    counts::series::SeriesColumns,
+    counts::series::{HistorySeries, SeriesColumns},
     device::Executable,
     environment::Environment,
     error::StreamError,
@@ -54,6 +54,8 @@ pub(crate) struct Compiled {
     pub is_stored: bool,
     /// The column that the rows are grouped by.
     pub group: Option<Arc<GroupColumn>>,
+    /// The series that columns are computed over; none: all are computed row by row.
+    pub history: Option<Arc<HistorySeries>>,
 }
 
 /// What the rows of a stream are made of.
@@ -135,7 +137,7 @@ impl Compiled {
         let of_rows = with_row_ids && !forebay_plan::packs(&plan);
         let of_rows = Arc::new(forebay_plan::compile(&computed, &expressions.chain_schema, of_rows, &tables)?);
         let series = windows.as_deref().map(|windows| {
-            let columns = SeriesColumns::check(windows, &expressions.schema, &stored, || computed_columns(&plan))?;
+            let columns = SeriesColumns::of_windows(windows, &expressions.schema, &stored, || computed_columns(&plan))?;
             Ok::<_, PlanError>((windows, Arc::new(columns)))
         });
         let (made, program) = made(&computed, &of_rows, (series.transpose()?, &tables), &expressions, with_row_ids)?;
@@ -144,6 +146,7 @@ impl Compiled {
             let reason = "the plan packs its output: the documents of a sequence may be of several groups or classes";
             return Err(PlanError::field(grouping.field, reason).into());
         }
+        let history = HistorySeries::of(&expressions, &stored, || computed_columns(&plan))?.map(Arc::new);
         let group =
             grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
         let columns = of_rows.input_columns().iter().map(AsRef::as_ref);
@@ -175,6 +178,7 @@ impl Compiled {
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
             group,
+            history,
         };
         Ok((compiled, to_store))
     }
@@ -287,7 +291,7 @@ fn group_column(
 }
 
 /// The joined and derived columns of a plan, as bytes.
-fn computed_columns(plan: &v1::Plan) -> Vec<u8> {
+pub(crate) fn computed_columns(plan: &v1::Plan) -> Vec<u8> {
     v1::Plan { join: plan.join.clone(), derive: plan.derive.clone(), ..v1::Plan::default() }.encode_to_vec()
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Resolver {
     mixtures: MixtureCache,
     filters: FileFilters,
     skipped: SkippedImages,
-    series: SeriesTables,
+    series: Arc<SeriesTables>,
 }
 
 /// The groups of an epoch, ready to be listed.
@@ -86,7 +86,7 @@ impl PreparedGroups {
 // === impl Resolver ===
 
 impl Resolver {
-    pub(crate) fn new(environment: Arc<Environment>) -> Self {
+    pub(crate) fn new(environment: Arc<Environment>, series: Arc<SeriesTables>) -> Self {
         let plans = PlanCache::new(Some(Cache::Plans), &environment.budget);
         Self {
             environment,
@@ -96,7 +96,7 @@ impl Resolver {
             mixtures: MixtureCache::default(),
             filters: FileFilters::default(),
             skipped: SkippedImages::default(),
-            series: SeriesTables::default(),
+            series,
         }
     }
 
@@ -244,6 +244,9 @@ impl Resolver {
                 return Err(StreamError::NoRows { dataset: request.dataset.clone(), files });
             }
             let compiled = self.compiled(&snapshot, request).await?;
+            if let Some(history) = &compiled.history {
+                history.check(&self.series, environment, &snapshot).await?;
+            }
             Ok((snapshot, compiled))
         };
         let required = request.snapshot.as_deref();

@@ -16,6 +16,7 @@ use super::{
     expressions::{Expressions, row_id_field},
     function_column::FunctionColumn,
     group::GroupFilter,
+    history::rows::{EarlierRows, HistoryRows},
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},
 };
@@ -33,6 +34,9 @@ pub(crate) struct Derivation {
     /// Joins that only derived columns or the outputs read: of passing rows.
     joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
+    /// Columns that are computed from earlier rows, and the places of the columns that they read among [`Self::columns`]. They are
+    /// added to a block before it is filtered.
+    history: Option<(Arc<HistoryRows>, Vec<usize>)>,
     /// Columns of functions, which are added to the rows of [`Self::apply`].
     pub functions: Vec<FunctionColumn>,
     sample: Option<Sample>,
@@ -81,14 +85,33 @@ fn kept(rows: RecordBatch, mask: Option<BooleanArray>, origin: &mut Origin) -> R
 }
 
 impl Derivation {
-    /// Reads only the columns of a schema that these columns, stored, joined or derived, need.
+    /// Reads only the columns of a schema that these columns, stored, joined, derived or of a history, need.
     pub(crate) fn new<'a>(
         stored: &Schema,
         expressions: &Expressions,
         columns: impl IntoIterator<Item = &'a str>,
         with_row_ids: bool,
     ) -> Result<Self, StreamError> {
-        let mut needed: BTreeSet<&str> = columns.into_iter().collect();
+        let passing = (expressions.filter.as_ref(), expressions.sample);
+        Self::of_rows(stored, expressions, passing, (columns.into_iter().collect(), with_row_ids))
+    }
+
+    /// The same for all rows, whether they pass or not.
+    pub(crate) fn of_all_rows<'a>(
+        stored: &Schema,
+        expressions: &Expressions,
+        columns: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, StreamError> {
+        Self::of_rows(stored, expressions, (None, None), (columns.into_iter().collect(), false))
+    }
+
+    fn of_rows<'a>(
+        stored: &Schema,
+        expressions: &'a Expressions,
+        (filter, sample): (Option<&'a Expression>, Option<Sample>),
+        (mut needed, with_row_ids): (BTreeSet<&'a str>, bool),
+    ) -> Result<Self, StreamError> {
+        let history = HistoryRows::new(stored, expressions, &needed)?;
         let is_counted = needed.is_empty() && !with_row_ids;
         let functions: Vec<FunctionColumn> = expressions
             .functions
@@ -107,18 +130,28 @@ impl Derivation {
             }
         }
         used.reverse();
-        let filter = expressions.filter.as_ref();
         needed.extend(filter.iter().flat_map(|filter| filter.columns()).map(String::as_str));
         let (joins_before, joins_after) = joins_read(&expressions.joins, &mut needed, filter);
         // A stored column of this name is not the row's id, and no expression reads it.
         let with_row_ids = with_row_ids || (needed.contains(ROW_ID) && stored.index_of(ROW_ID).is_err());
 
-        let columns = stored_columns(stored, needed);
+        let mut columns = stored_columns(stored, needed);
+        if let Some(history) = &history {
+            columns.extend(&history.inputs.columns);
+            columns.sort_unstable();
+            columns.dedup();
+        }
+        let history = history.map(|history| {
+            let places =
+                history.inputs.columns.iter().filter_map(|column| columns.binary_search(column).ok()).collect();
+            (Arc::new(history), places)
+        });
         let input = Arc::new(stored.project(&columns)?);
         let bind = |expression: &Expression, schema: &Schema, path: &str| {
             expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
         };
         let mut fields = input.fields().to_vec();
+        fields.extend(history.iter().flat_map(|(history, _)| history.fields()).cloned());
         if with_row_ids {
             fields.push(row_id_field());
         }
@@ -131,7 +164,7 @@ impl Derivation {
             derived.push(bind(expression, &Schema::new(fields.clone()), field.name())?);
             fields.push(Arc::new(field.clone()));
         }
-        let (sample, schema) = (expressions.sample, Arc::new(Schema::new(fields)));
+        let schema = Arc::new(Schema::new(fields));
         Ok(Self {
             columns,
             input,
@@ -139,6 +172,7 @@ impl Derivation {
             filter,
             joins_after,
             derived,
+            history,
             functions,
             sample,
             group: None,
@@ -158,6 +192,7 @@ impl Derivation {
             filter: None,
             joins_after: Vec::new(),
             derived: Vec::new(),
+            history: None,
             functions: Vec::new(),
             sample: None,
             group: None,
@@ -168,7 +203,37 @@ impl Derivation {
         }
     }
 
-    /// The passing rows of a block of [`Self::columns`]; `first_row` is the id of its first row. Memory of derived values
+    /// The columns that are computed from earlier rows; none: there are none.
+    pub(crate) fn history(&self) -> Option<&Arc<HistoryRows>> {
+        self.history.as_ref().map(|(history, _)| history)
+    }
+
+    /// Whether columns are computed from earlier rows: all rows are read then, in order.
+    pub(crate) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Adds the columns that are computed from earlier rows to a block of [`Self::columns`]; see [`HistoryRows::add_to`].
+    pub(crate) fn with_history(
+        &self,
+        block: &RecordBatch,
+        first_row: u64,
+        earlier: &mut EarlierRows,
+        budget: &Budget,
+    ) -> Result<RecordBatch, StreamError> {
+        match &self.history {
+            Some((history, places)) => history.add_to((block, places), first_row, earlier, budget),
+            None => Ok(block.clone()),
+        }
+    }
+
+    /// Bytes of a row of each column that is computed from earlier rows.
+    pub(crate) fn history_bytes(&self) -> impl Iterator<Item = u64> {
+        const VALUE_BYTES: u64 = 16;
+        self.history().into_iter().flat_map(|history| history.fields()).map(|_| VALUE_BYTES)
+    }
+
+    /// The passing rows of a block of [`Self::columns`] and of those of [`Self::with_history`]; `first_row` is the id of its first row. Memory of derived values
     /// that may be long is reserved from the budget.
     pub(crate) fn apply(&self, block: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
         let (rows, mut origin) = self.sampled(block, first_row)?;

@@ -8,11 +8,11 @@ use forebay_plan::{PlanError, ROW_ID, Sample, Tables, join_path};
 use forebay_proto::v1;
 use prost::Message as _;
 
-use super::{function_column::FunctionColumn, functions::PlanFunctions, joins::Join};
+use super::{function_column::FunctionColumn, functions::PlanFunctions, history::History, joins::Join};
 use crate::error::StreamError;
 
 /// A plan's filter and derived columns, checked against the schema of its rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Expressions {
     pub filter: Option<Expression>,
     /// The columns that the filter may read: the stored and joined ones, and the row ids of a snapshot.
@@ -28,7 +28,9 @@ pub(crate) struct Expressions {
     pub schema: SchemaRef,
     /// The columns of functions.
     pub(crate) functions: Vec<FunctionColumn>,
-    /// What the chains of outputs read: the schema, then the columns of functions.
+    /// The columns that are computed from earlier rows.
+    pub(crate) history: Option<Arc<History>>,
+    /// What the chains of outputs read: the schema, then the columns of functions and of the history.
     pub chain_schema: SchemaRef,
 }
 
@@ -97,26 +99,45 @@ impl Expressions {
             RowsOf::Snapshot { sample } => sample,
             RowsOf::Client => None,
         };
-        let is_joined = |column: &String| {
-            joins.iter().any(|join: &Arc<Join>| join.fields.iter().any(|field| field.name() == column))
-        };
-        let reads_joined = filter.iter().flat_map(Expression::columns).any(is_joined);
-        let filter_joins = if reads_joined {
-            v1::Plan { join: plan.join.clone(), ..v1::Plan::default() }.encode_to_vec()
-        } else {
-            Vec::new()
-        };
+        let filter_joins = filter_joins(plan, &joins, filter.as_ref());
         let schema = Arc::new(Schema::new(fields));
         let functions = functions.columns(plan, &schema)?;
-        let computed = functions.iter().map(|column| Arc::clone(&column.field));
+        let history = History::compile(plan, tables, &schema)?;
+        let of_history = history.iter().flat_map(|history| &history.columns).map(|column| &column.field);
+        let computed = functions.iter().map(|column| &column.field).chain(of_history).cloned();
         let chain_schema = Arc::new(Schema::new(schema.fields().iter().cloned().chain(computed).collect::<Vec<_>>()));
-        Ok(Self { filter, filter_schema, joins, filter_joins, derived, sample, schema, functions, chain_schema })
+        Ok(Self {
+            filter,
+            filter_schema,
+            joins,
+            filter_joins,
+            derived,
+            sample,
+            schema,
+            functions,
+            history,
+            chain_schema,
+        })
+    }
+
+    /// The same for all rows, whether they pass or not.
+    pub(crate) fn of_all_rows(&self) -> Self {
+        Self { filter: None, filter_joins: Vec::new(), sample: None, ..self.clone() }
     }
 
     /// The derived columns that have no nulls, given which stored columns may have some.
     pub(crate) fn derived_without_nulls(&self) -> impl Iterator<Item = &str> {
         self.derived.iter().filter(|(_, expression)| !expression.may_be_null()).map(|(field, _)| field.name().as_str())
     }
+}
+
+/// What decides the values of the joined columns that a filter reads; empty if it reads none.
+fn filter_joins(plan: &v1::Plan, joins: &[Arc<Join>], filter: Option<&Expression>) -> Vec<u8> {
+    let is_joined = |column: &String| joins.iter().any(|join| join.fields.iter().any(|field| field.name() == column));
+    if filter.into_iter().flat_map(Expression::columns).any(is_joined) {
+        return v1::Plan { join: plan.join.clone(), ..v1::Plan::default() }.encode_to_vec();
+    }
+    Vec::new()
 }
 
 pub(crate) fn row_id_field() -> FieldRef {

@@ -2,8 +2,8 @@
 //! their rows to sinks.
 //!
 //! ```text
-//! expressions, joins, functions ─▶ derivation ─▶ selection ─▶ scan ─▶ reader ─┐
-//!                                                         sources of epochs ─┴─▶ drive ─▶ sinks
+//! expressions, joins, functions, history ─▶ derivation ─▶ selection ─▶ scan ─▶ reader ─┐
+//!                                                                  sources of epochs ─┴─▶ drive ─▶ sinks
 //! ```
 //!
 //! Every loop over the rows of a row group is that of [`drive`]; [`pass`] opens row groups for it.
@@ -16,8 +16,10 @@ pub(crate) mod function_column;
 mod function_names;
 pub(crate) mod functions;
 pub(crate) mod group;
+pub(crate) mod history;
 mod image_columns;
 mod joins;
+pub(crate) mod neighbours;
 pub(crate) mod pass;
 pub(crate) mod passing;
 pub(crate) mod prefilter;

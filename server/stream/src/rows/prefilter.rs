@@ -12,9 +12,11 @@ use forebay_runtime::{
     budget::Budget,
     metrics::{Stage, StageTimes},
 };
-use forebay_scan::RowGroupReader;
 
-use super::{derivation::Derivation, expressions::Expressions, group::GroupFilter, passing::Passing};
+use super::{
+    derivation::Derivation, expressions::Expressions, group::GroupFilter, history::blocks::BlockReader,
+    passing::Passing,
+};
 use crate::error::StreamError;
 
 /// Decides which rows pass from fewer columns than are read.
@@ -34,7 +36,8 @@ pub(crate) struct NextRows {
 }
 
 impl Prefilter {
-    /// For rows that are read with `all`; `None` if all of them pass, or if every column is needed to decide.
+    /// For rows that are read with `all`; `None` if all of them pass or are the history of others, or if every column is needed to
+    /// decide.
     pub(crate) fn new(
         stored: &Schema,
         expressions: &Expressions,
@@ -47,7 +50,7 @@ impl Prefilter {
             derivation.columns.iter().filter_map(|column| all.columns.binary_search(column).ok()).collect();
         let group = group.filter(|group| stored.index_of(group.column()).is_ok());
         let derivation = derivation.of_group(group).without_rows_of(all);
-        let is_needed = !derivation.all_pass() && columns.len() < all.columns.len();
+        let is_needed = !derivation.all_pass() && !all.has_history() && columns.len() < all.columns.len();
         Ok(is_needed.then_some(Self { derivation, columns }))
     }
 
@@ -64,7 +67,7 @@ impl Prefilter {
 
 /// Reads the next rows, whose first has the index `first_row` in the snapshot; none at the end. Run it on the CPU pool.
 pub(crate) fn next_rows(
-    reader: &mut RowGroupReader,
+    reader: &mut BlockReader,
     (prefilter, all): (Option<&Prefilter>, &Derivation),
     first_row: u64,
     times: &mut StageTimes,
@@ -74,7 +77,7 @@ pub(crate) fn next_rows(
         return next_selected(reader, (&prefilter.columns, all), first_row, select, times);
     }
     let start = Instant::now();
-    let Some(block) = reader.next_block()? else { return Ok(None) };
+    let Some(block) = reader.next_block(all, first_row)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let passing = all.apply(&block, first_row, reader.budget())?;
@@ -85,13 +88,13 @@ pub(crate) fn next_rows(
 /// The same, but returns only the rows that `choose` names: it gets the passing ones of the rows (none: all pass) and the
 /// number of rows, and returns some of the passing ones.
 pub(crate) fn next_chosen(
-    reader: &mut RowGroupReader,
+    reader: &mut BlockReader,
     (prefilter, all): (Option<&Prefilter>, &Derivation),
     first_row: u64,
     choose: impl FnOnce(Option<&BooleanBuffer>, usize) -> Result<BooleanBuffer, StreamError>,
     times: &mut StageTimes,
 ) -> Result<Option<NextRows>, StreamError> {
-    if prefilter.is_some() || all.all_pass() {
+    if prefilter.is_some() || all.all_pass() && !all.has_history() {
         let columns = prefilter.map_or(&[][..], |prefilter| &prefilter.columns);
         let select = |first: &RecordBatch, budget: &Budget| {
             let passing = prefilter.map_or(Ok(None), |prefilter| prefilter.selected(first, first_row, budget))?;
@@ -99,9 +102,9 @@ pub(crate) fn next_chosen(
         };
         return next_selected(reader, (columns, all), first_row, select, times);
     }
-    // Every column decides which rows pass.
+    // Every column decides which rows pass, or every row is the history of others.
     let start = Instant::now();
-    let Some(block) = reader.next_block()? else { return Ok(None) };
+    let Some(block) = reader.next_block(all, first_row)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let passing = all.apply(&block, first_row, reader.budget())?.selected();
@@ -116,7 +119,7 @@ pub(crate) fn next_chosen(
 /// Reads some columns of the next rows, which select rows, then the other columns of these. Without a selection, all rows
 /// are read.
 fn next_selected(
-    reader: &mut RowGroupReader,
+    reader: &mut BlockReader,
     (columns, all): (&[usize], &Derivation),
     first_row: u64,
     select: impl FnOnce(&RecordBatch, &Budget) -> Result<Option<BooleanBuffer>, StreamError>,

@@ -5,10 +5,11 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use arrow::buffer::BooleanBuffer;
 use forebay_runtime::metrics::StageTimes;
-use forebay_scan::{ALL_ROWS, RowGroupReader, SharedBytes};
+use forebay_scan::{ALL_ROWS, SharedBytes};
 
 use super::{
     drive::{Next, RowSource},
+    history::blocks::BlockReader,
     passing::Passing,
     prefilter::NextRows,
     scan::RowScan,
@@ -18,7 +19,7 @@ use crate::error::StreamError;
 /// A row group whose bytes are fetched, decoded up to the last block.
 pub(crate) struct RowReader {
     scan: RowScan,
-    reader: RowGroupReader,
+    reader: BlockReader,
     /// The row group's index in the snapshot.
     row_group: usize,
     /// Index in the snapshot of the next stored row.
@@ -51,10 +52,8 @@ impl RowScan {
         stored: Range<u64>,
         shared: &Arc<SharedBytes>,
     ) -> Result<RowReader, StreamError> {
-        let Self { cpu, budget, snapshot, rows, .. } = self;
-        let group = self.row_group(row_group);
-        let next_row = group.rows.start + stored.start;
-        let reader = forebay_scan::open_shared(snapshot, group, &rows.projection, stored, cpu, budget, shared).await?;
+        let next_row = self.row_group(row_group).rows.start + stored.start;
+        let reader = self.open_blocks(row_group, stored, shared).await?;
         Ok(RowReader { scan: self.clone(), reader, row_group, next_row, incomplete: None, complete: None })
     }
 }

@@ -6,13 +6,14 @@ use arrow::{buffer::BooleanBuffer, datatypes::SchemaRef};
 use forebay_catalog::{RowGroup, Snapshot};
 use forebay_kernels::Program;
 use forebay_runtime::metrics::StageTimes;
-use forebay_scan::{ALL_ROWS, Projection, RowGroupReader};
+use forebay_scan::{ALL_ROWS, Projection};
 
 use super::{
     derivation::Derivation,
     expressions::Expressions,
     function_column::FunctionColumn,
     group::GroupFilter,
+    history::{blocks::BlockReader, rows::HistoryRows},
     prefilter::{self, NextRows, Prefilter},
 };
 use crate::error::StreamError;
@@ -24,6 +25,8 @@ pub(crate) struct Rows {
     derivation: Derivation,
     /// Reads fewer columns of rows that do not pass; none: all columns of all rows are read.
     prefilter: Option<Prefilter>,
+    /// Reads what a history needs of earlier rows; none: no column is computed from them.
+    earlier: Option<Arc<Self>>,
     stored: SchemaRef,
 }
 
@@ -40,16 +43,21 @@ impl Rows {
         let derivation = Derivation::new(&stored, expressions, columns.iter().copied(), with_row_ids)?;
         let prefilter = Prefilter::new(&stored, expressions, &derivation, None)?;
         let computed = derivation.functions.iter().map(FunctionColumn::row_bytes).chain(derivation.derived_bytes());
-        let computed = computed.fold(0, u64::saturating_add);
+        let computed = computed.chain(derivation.history_bytes()).fold(0, u64::saturating_add);
         let projection = Projection::new(snapshot, derivation.columns.clone()).with_computed_bytes(computed);
         let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
-        Ok(Self { projection, derivation, prefilter, stored })
+        let earlier = derivation.history().map(|history| {
+            let derivation = history.inputs.clone();
+            let projection = Projection::new(snapshot, derivation.columns.clone());
+            Arc::new(Self { projection, derivation, prefilter: None, earlier: None, stored: SchemaRef::clone(&stored) })
+        });
+        Ok(Self { projection, derivation, prefilter, earlier, stored })
     }
 
     /// The stored columns of a projection, of all rows.
     pub(crate) fn stored(projection: Projection) -> Self {
         let stored = SchemaRef::clone(projection.schema());
-        Self { projection, derivation: Derivation::of_stored(&stored), prefilter: None, stored }
+        Self { projection, derivation: Derivation::of_stored(&stored), prefilter: None, earlier: None, stored }
     }
 
     /// Lets the scan keep dictionaries for columns that only a program's chains read.
@@ -64,7 +72,8 @@ impl Rows {
     pub(crate) fn of_group(&self, group: GroupFilter, expressions: &Expressions) -> Result<Self, StreamError> {
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
         let prefilter = Prefilter::new(&stored, expressions, &self.derivation, Some(group.clone()))?;
-        Ok(Self { projection, derivation: self.derivation.of_group(Some(group)), prefilter, stored })
+        let earlier = self.earlier.clone();
+        Ok(Self { projection, derivation: self.derivation.of_group(Some(group)), prefilter, earlier, stored })
     }
 
     /// Whether every stored row passes.
@@ -76,7 +85,7 @@ impl Rows {
     /// `None` at the end. Run it on the CPU pool.
     pub(crate) fn next(
         &self,
-        reader: &mut RowGroupReader,
+        reader: &mut BlockReader,
         first_row: u64,
         times: &mut StageTimes,
     ) -> Result<Option<NextRows>, StreamError> {
@@ -87,12 +96,17 @@ impl Rows {
     /// pass) and their number, and returns some of the passing ones.
     pub(crate) fn next_chosen(
         &self,
-        reader: &mut RowGroupReader,
+        reader: &mut BlockReader,
         first_row: u64,
         choose: impl FnOnce(Option<&BooleanBuffer>, usize) -> Result<BooleanBuffer, StreamError>,
         times: &mut StageTimes,
     ) -> Result<Option<NextRows>, StreamError> {
         prefilter::next_chosen(reader, (self.prefilter.as_ref(), &self.derivation), first_row, choose, times)
+    }
+
+    /// The columns that are computed from earlier rows, and how these are read; none: there are none.
+    pub(crate) fn history(&self) -> Option<(&Arc<HistoryRows>, &Arc<Self>)> {
+        self.derivation.history().zip(self.earlier.as_ref())
     }
 
     /// The columns of functions, which are added to the rows that [`Self::next`] returns.
@@ -104,7 +118,8 @@ impl Rows {
     pub(crate) fn without_functions(&self) -> Self {
         let derivation = self.derivation.without_functions();
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
-        Self { projection, derivation, prefilter: self.prefilter.clone(), stored }
+        let (prefilter, earlier) = (self.prefilter.clone(), self.earlier.clone());
+        Self { projection, derivation, prefilter, earlier, stored }
     }
 
     /// Whether the columns of functions depend on the seed and the epoch.
@@ -122,7 +137,7 @@ impl Rows {
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
         let derivation = self.derivation.without(skipped);
         let prefilter = Prefilter::new(&stored, expressions, &derivation, None)?;
-        Ok(Self { projection, derivation, prefilter, stored })
+        Ok(Self { projection, derivation, prefilter, earlier: self.earlier.clone(), stored })
     }
 
     /// The names of the columns of Python functions, such as `words(text)`.

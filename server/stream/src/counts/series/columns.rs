@@ -4,13 +4,19 @@ use arrow::datatypes::{DataType, Schema};
 use forebay_plan::{PlanError, Windows};
 use forebay_runtime::error::near_names;
 
-use crate::describe::type_name;
+use crate::{
+    describe::type_name,
+    rows::history::{History, plain},
+};
 
 /// The columns of the series, and what decides their values other than the snapshot.
 #[derive(Debug)]
 pub(crate) struct SeriesColumns {
     pub by: Vec<String>,
     pub order: String,
+    /// The field that names them, and what needs them, for errors.
+    field: &'static str,
+    needed_by: &'static str,
     /// Joined and derived columns, as bytes; empty if all columns are stored.
     pub source: Vec<u8>,
 }
@@ -25,23 +31,42 @@ pub(crate) struct Edge {
 }
 
 impl SeriesColumns {
-    /// Finds the columns of a request in the schema of stored, joined and derived columns; `computed` has the latter two as
+    /// Finds the columns of windows in the schema of stored, joined and derived columns; `computed` has the latter two as
     /// bytes.
-    pub(crate) fn check(
+    pub(crate) fn of_windows(
         windows: &Windows,
         schema: &Schema,
         stored: &Schema,
         computed: impl FnOnce() -> Vec<u8>,
     ) -> Result<Self, PlanError> {
-        for (index, column) in windows.by.iter().enumerate() {
-            check_column(&format!("window.by[{index}]"), column, schema, |data_type| {
+        let (by, order) = (windows.by.clone(), windows.order.clone());
+        let columns = Self { by, order, field: "window", needed_by: "windows need", source: Vec::new() };
+        columns.check(schema, stored, computed)
+    }
+
+    /// The same for the columns of a history.
+    pub(crate) fn of_history(
+        history: &History,
+        schema: &Schema,
+        stored: &Schema,
+        computed: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Self, PlanError> {
+        let (by, order) = (history.by.clone(), history.order.clone());
+        let needed_by = "lag, diff and rolling need";
+        let columns = Self { by, order, field: "plan.history", needed_by, source: Vec::new() };
+        columns.check(schema, stored, computed)
+    }
+
+    fn check(self, schema: &Schema, stored: &Schema, computed: impl FnOnce() -> Vec<u8>) -> Result<Self, PlanError> {
+        for (index, column) in self.by.iter().enumerate() {
+            check_column(&format!("{}.by[{index}]", self.field), column, schema, |data_type| {
                 matches!(data_type, DataType::Boolean) || is_ordered(data_type) || is_bytes(data_type)
             })?;
         }
-        check_column("window.order", &windows.order, schema, is_ordered)?;
-        let are_stored = windows.by.iter().chain([&windows.order]).all(|name| stored.index_of(name).is_ok());
+        check_column(&format!("{}.order", self.field), &self.order, schema, is_ordered)?;
+        let are_stored = self.by.iter().chain([&self.order]).all(|name| stored.index_of(name).is_ok());
         let source = if are_stored { Vec::new() } else { computed() };
-        Ok(Self { by: windows.by.clone(), order: windows.order.clone(), source })
+        Ok(Self { source, ..self })
     }
 
     /// Whether a row is of the same series as the row before it; an error if it does not follow that in its order.
@@ -63,20 +88,34 @@ impl SeriesColumns {
         let series = if by.is_empty() { String::new() } else { format!(" of its series ({by})") };
         let found = if is_equal { "is that of" } else { "is before that of" };
         let reason = format!(
-            "row {row}: its \"{order}\" {found} the row before it{series}, and windows need strictly rising rows: {}",
+            "row {row}: its \"{order}\" {found} the row before it{series}, and {} strictly rising rows: {}",
+            self.needed_by,
             if is_equal { "remove duplicates" } else { "sort the dataset" }
         );
-        PlanError::field("window.order", reason)
+        PlanError::field(format!("{}.order", self.field), reason)
+    }
+
+    /// The error of a row whose value has no place in an order.
+    pub(crate) fn unordered(&self, row: u64) -> PlanError {
+        PlanError::field(format!("{}.order", self.field), format!("row {row}: \"{}\" is null or NaN there", self.order))
+    }
+
+    /// The error of columns that functions compute.
+    pub(crate) fn of_functions(&self) -> PlanError {
+        let reason =
+            "series cannot be distinguished by columns that functions compute: use stored, joined or derived ones";
+        PlanError::field(format!("{}.by", self.field), reason)
     }
 
     /// The error of a row whose series ended before.
     pub(crate) fn unsorted(&self, row: u64) -> PlanError {
         let (order, by) = (&self.order, self.by.join(", "));
         let reason = format!(
-            "row {row}: rows of its series ({by}) ended before, and windows need the rows of a series together: sort the dataset \
-             by {by}, {order}"
+            "row {row}: rows of its series ({by}) ended before, and {} the rows of a series together: sort the dataset by {by}, \
+             {order}",
+            self.needed_by
         );
-        PlanError::field("window.by", reason)
+        PlanError::field(format!("{}.by", self.field), reason)
     }
 }
 
@@ -95,11 +134,6 @@ fn check_column(
     }
     let found = type_name(field.data_type());
     Err(PlanError::field(path, format!("column \"{column}\" is {found}: expected numbers, text, dates or times")))
-}
-
-/// The type of the values of a column, which may be a dictionary.
-pub(crate) fn plain(data_type: &DataType) -> &DataType {
-    if let DataType::Dictionary(_, values) = data_type { values } else { data_type }
 }
 
 fn is_ordered(data_type: &DataType) -> bool {

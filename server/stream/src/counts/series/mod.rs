@@ -2,12 +2,12 @@
 //! columns of the series, then kept in memory and under `--state` like counts of passing rows.
 
 mod columns;
+mod history;
 mod runs;
 
 use std::{collections::HashSet, sync::Arc};
 
 use forebay_catalog::Snapshot;
-use forebay_plan::PlanError;
 use forebay_runtime::{
     budget::{Budget, Reservation},
     state::Kind,
@@ -20,9 +20,13 @@ use super::{
     passing::KEPT_MAX,
     store::{Results, Storable},
 };
-use crate::{error::StreamError, rows::pass::each};
+use crate::{
+    error::StreamError,
+    rows::{pass::each, passing::Passing},
+};
 use columns::Edge;
 pub(crate) use columns::SeriesColumns;
+pub(crate) use history::HistorySeries;
 use runs::{Runs, SERIES_BYTES};
 
 /// Changes when the same columns may make other series.
@@ -102,14 +106,22 @@ impl Storable for Series {
     }
 }
 
+/// Fails unless the rows of each series follow each other in their order, in rows that a client sent.
+pub(crate) fn check_rows(rows: &Passing, columns: &Arc<SeriesColumns>, budget: &Budget) -> Result<(), StreamError> {
+    let (mut runs, mut seen) = (Runs::new(Arc::clone(columns), budget), HashSet::new());
+    runs.push(rows)?;
+    match runs.starts.iter().find(|start| !seen.insert(start.hash)) {
+        Some(again) => Err(columns.unsorted(again.row).into()),
+        None => Ok(()),
+    }
+}
+
 /// Reads the columns of all rows that pass.
 async fn search(rows: FilteredRows<'_>, columns: &Arc<SeriesColumns>) -> Result<Series, StreamError> {
     let budget = &rows.environment.budget;
     let (scan, row_groups) = rows.scan(columns.by.iter().chain([&columns.order]).cloned().collect()).await?;
     if !scan.rows.functions().is_empty() {
-        let reason =
-            "series cannot be distinguished by columns that functions compute: use stored, joined or derived ones";
-        return Err(PlanError::field("window.by", reason).into());
+        return Err(columns.of_functions().into());
     }
     let runs = |_| Runs::new(Arc::clone(columns), budget);
     let mut found = std::pin::pin!(each(&scan, row_groups, COUNTED_AT_ONCE, runs));

@@ -4,7 +4,6 @@ use std::{iter, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
-    buffer::BooleanBuffer,
     compute::{
         cast,
         kernels::cmp::{distinct, lt},
@@ -14,17 +13,22 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use forebay_kernels::KernelError;
-use forebay_plan::PlanError;
 use forebay_runtime::{
     budget::{Budget, Reservation},
     metrics::StageTimes,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::columns::{Edge, SeriesColumns, plain};
+use super::columns::{Edge, SeriesColumns};
 use crate::{
     error::StreamError,
-    rows::{drive::RowSink, passing::Passing, prefilter::NextRows},
+    rows::{
+        drive::RowSink,
+        history::plain,
+        neighbours::{changes, neighbours},
+        passing::Passing,
+        prefilter::NextRows,
+    },
 };
 
 /// Bytes of a series while its end is found: the end itself, and the hash of its values in a set.
@@ -58,7 +62,7 @@ impl Runs {
     }
 
     /// Adds the passing rows of the next block.
-    fn push(&mut self, passing: &Passing) -> Result<(), StreamError> {
+    pub(crate) fn push(&mut self, passing: &Passing) -> Result<(), StreamError> {
         let count = passing.rows.num_rows();
         if count == 0 {
             return Ok(());
@@ -67,10 +71,9 @@ impl Runs {
         let order = column(passing, &self.columns.order)?;
         let stored_row = |row: usize| passing.stored_row(row) as u64;
         if let Some(row) = unordered(&order) {
-            let reason = format!("row {}: \"{}\" is null or NaN there", stored_row(row), self.columns.order);
-            return Err(PlanError::field("window.order", reason).into());
+            return Err(self.columns.unordered(stored_row(row)).into());
         }
-        let changes = changes(&by, count - 1)?;
+        let changes = changes(&by, count)?;
         let (earlier, later) = neighbours(&order);
         let is_right = &changes | lt(&earlier, &later)?.values();
         if let Some(pair) = (!&is_right).set_indices().next() {
@@ -108,20 +111,6 @@ impl RowSink<NextRows> for Runs {
 fn column(passing: &Passing, name: &str) -> Result<ArrayRef, KernelError> {
     let found = passing.rows.column_by_name(name).cloned();
     found.ok_or_else(|| KernelError::MissingColumn { column: name.to_owned() })
-}
-
-/// Which of a block's rows after the first are of another series than the row before.
-fn changes(by: &[ArrayRef], pairs: usize) -> Result<BooleanBuffer, StreamError> {
-    by.iter().try_fold(BooleanBuffer::new_unset(pairs), |changes, column| {
-        let (earlier, later) = neighbours(column);
-        Ok(&changes | distinct(&earlier, &later)?.values())
-    })
-}
-
-/// A column without its last row, and without its first.
-fn neighbours(column: &ArrayRef) -> (ArrayRef, ArrayRef) {
-    let pairs = column.len().saturating_sub(1);
-    (column.slice(0, pairs), column.slice(column.len() - pairs, pairs))
 }
 
 /// The first row whose value has no place in an order.
