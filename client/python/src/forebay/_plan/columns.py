@@ -39,6 +39,9 @@ from .selectors import Selector
 from .text_ops import name_or_json
 from .values import VocabValues
 
+# Ops that read earlier rows of a series.
+HISTORY_OPS = ("lag", "diff", "rolling")
+
 
 @dataclass(frozen=True)
 class Columns(OpMethods):
@@ -355,9 +358,12 @@ class Columns(OpMethods):
 
     def as_stored(self) -> Columns:
         """Pass one column through unchanged, of any type, including nulls."""
-        if len(self.names) != 1 or not all(map(_may_be_stored, self.ops)):
+        # The result of an op that reads earlier rows is a column by itself.
+        ends = [place + 1 for place, op in enumerate(self.ops) if op.name in HISTORY_OPS]
+        if len(self.names) != 1 or not all(map(_may_be_stored, self.ops[max(ends, default=0) :])):
             raise ValueError(
-                "as_stored requires a single column and no op other than udf, tokenize or an encoded image"
+                "as_stored requires a single column and no op other than udf, tokenize or an encoded image, or those "
+                "up to the last lag, diff or rolling"
             )
         return Columns(self.names, self.ops, stored=True)
 

@@ -20,6 +20,8 @@ from forebay._show.terminal_text import Branch, html_tree, tree
 from .chains import cols
 from .columns import Columns
 from .fit_result import checked_plan, read_object, unwrapped
+from .history import History
+from .history import history as read_history
 from .joins import Join
 from .message import Json
 from .outputs import DTYPES, DType, Output, output
@@ -48,6 +50,8 @@ class Plan:
     """Types of the stored columns that the plan read when it was fitted; set by a fit."""
     training_filter: str | None
     """Filter of the rows that parameters are learned from; None: those of `filter`. Set by `split`."""
+    history: History | None
+    """The series whose earlier rows `lag`, `diff` and `rolling` read: ``{"by": columns, "order": column}``."""
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Plan:
         units: Mapping[str, str] | None = None,
         types: Mapping[str, str] | None = None,
         training_filter: str | None = None,
+        history: History | Mapping[str, object] | None = None,
     ) -> None:
         for name, given in (("filter", filter), ("training_filter", training_filter)):
             if given is not None and not isinstance(cast(object, given), str):
@@ -87,6 +92,7 @@ class Plan:
         object.__setattr__(self, "units", dict(units or {}))
         object.__setattr__(self, "types", dict(types or {}))
         object.__setattr__(self, "training_filter", training_filter)
+        object.__setattr__(self, "history", read_history(history))
 
     def __repr__(self) -> str:
         return tree(self._heading(), self._branches())
@@ -103,6 +109,7 @@ class Plan:
         found += [Branch("filter", [repr(self.filter)])] if self.filter else []
         if self.training_filter is not None:
             found += [Branch("learns from the rows of filter", [repr(self.training_filter)])]
+        found += [Branch("history", [str(self.history)])] if self.history is not None else []
         found += [Branch(f"derive[{name!r}]", [expr]) for name, expr in self.derive.items()]
         for name, out in self.outputs.items():
             found.append(out.branch(name if out.dtype is None else f"{name}: {out.dtype}"))
@@ -224,6 +231,8 @@ class Plan:
             plan["units"] = [{"column": column, "unit": unit} for column, unit in self.units.items()]
         if self.types:
             plan["types"] = [{"column": column, "type": kind} for column, kind in self.types.items()]
+        if self.history is not None:
+            plan["history"] = self.history.to_dict()
         return plan
 
     def to_json(self) -> str:

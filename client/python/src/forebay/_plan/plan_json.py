@@ -14,6 +14,7 @@ from . import json_fields as read
 from .chains import cols
 from .columns import Columns
 from .generated.ops import OPS
+from .history import History
 from .joins import AsOf, Join
 from .json_fields import Fields
 from .op import Op
@@ -30,11 +31,12 @@ class PlanFields(TypedDict):
     units: dict[str, str]
     join: list[Join]
     types: dict[str, str]
+    history: History | None
 
 
 def read_plan(plan: Fields) -> PlanFields:
     """Return the arguments of the plan that the JSON describes."""
-    fields = read.fields("plan", plan, "filter", "derive", "outputs", "units", "join", "types")
+    fields = read.fields("plan", plan, "filter", "derive", "outputs", "units", "join", "types", "history")
     derive = _derive(fields.get("derive"))
     outputs: dict[str, Output] = {}
     for i, item in enumerate(read.items("plan.outputs", fields.get("outputs"))):
@@ -53,9 +55,13 @@ def read_plan(plan: Fields) -> PlanFields:
         )
     units, types = _facts(fields, "units", "unit"), _facts(fields, "types", "type")
     joins = [_join(f"join[{i}]", item) for i, item in enumerate(read.items("plan.join", fields.get("join")))]
+    found = fields.get("history")
+    history = None if found is None else History.read("plan.history", found)
     text = fields.get("filter")
     written = None if text is None else read.text("plan.filter", text)
-    return PlanFields(filter=written, derive=derive, outputs=outputs, units=units, join=joins, types=types)
+    return PlanFields(
+        filter=written, derive=derive, outputs=outputs, units=units, join=joins, types=types, history=history
+    )
 
 
 def _facts(plan: Fields, name: str, fact: str) -> dict[str, str]:
