@@ -16,19 +16,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.flight as fl
-import pyarrow.parquet as pq
 
 from harness.benches import machine
 from harness.benches.bench_server import RunningServer, server_program
 from harness.benches.noise import Noise
+from harness.benches.panel import COLUMNS, write_panel
 from harness.benches.reporting import say
 from harness.serving import info
 
-COLUMNS = tuple("abcdefgh")
-FILE_ROWS = 10_000_000
 LENGTH, HORIZON, STRIDE = 192, 24, 24
 PLAN = {
     "outputs": [
@@ -55,7 +51,7 @@ def main() -> None:
     run |= {"machine": machine.facts(program), "series": options.series, "hours": options.hours, "window": WINDOW}
     with tempfile.TemporaryDirectory(prefix="forebay-bench-") as scratch:
         data, state = options.data or Path(scratch) / "panel", Path(scratch) / "state"
-        generate(data, options.series, options.hours)
+        write_panel(data, options.series, options.hours)
         visits: list[dict[str, Any]] = []
         for state_of in ("no state", "kept state"):
             with RunningServer(program, {"panel": data}, state) as server, fl.connect(server.url) as client:
@@ -72,31 +68,6 @@ def main() -> None:
     print(json.dumps(visits, indent=1))
     if options.out:
         machine.keep(options.out, run | {"visits": visits, "noise": noise.look()})
-
-
-def generate(folder: Path, series: int, hours: int) -> None:
-    """Write the panel."""
-    if folder.exists():
-        return
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(1)
-    # The noise of every series is a part of the same values.
-    noise = random.normal(size=hours + series).astype(np.float32)
-    times = pa.array(np.arange(hours, dtype=np.int64) * 3_600_000_000, pa.timestamp("us"))
-    writer: pq.ParquetWriter | None = None
-    rows = 0
-    for number in range(series):
-        columns: dict[str, Any] = {"series": pa.array(np.full(hours, number, np.int32)), "ts": times}
-        columns |= {name: noise[number : number + hours] + place for place, name in enumerate(COLUMNS)}
-        table = pa.table(columns)
-        if writer is None or rows >= FILE_ROWS:
-            if writer is not None:
-                writer.close()
-            writer, rows = pq.ParquetWriter(folder / f"{number:06}.parquet", table.schema), 0
-        writer.write_table(table)
-        rows += hours
-    if writer is not None:
-        writer.close()
 
 
 def read(server: RunningServer, client: fl.FlightClient, fields: dict[str, Any], *, batches: int) -> dict[str, Any]:
