@@ -57,6 +57,9 @@ pub struct Cursor {
     /// The balance of the epoch, as in the JSON of a request; none: every row is read once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<Value>,
+    /// The expression of the weights of the epoch's rows; empty: every row is read once.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sample_weight: String,
     /// The windows of the epoch, as in the JSON of a request; none: its rows stay rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Value>,
@@ -172,6 +175,7 @@ impl Cursor {
             sample: request.sample.unwrap_or_else(every_row),
             sample_seed: request.sample.filter(|sample| !is_every_row(sample)).map_or(0, |_| request.sample_seed),
             balance: request.balance.as_ref().and_then(|balance| serde_json::from_str(&to_json(balance)).ok()),
+            sample_weight: request.sample_weight.trim().to_owned(),
             window: request.window.as_ref().and_then(|window| serde_json::from_str(&to_json(window)).ok()),
         }
     }
@@ -202,6 +206,10 @@ impl Cursor {
         self.check_sample(request)?;
         let balance = resumed("balance", self.balance.as_ref(), request.balance.as_ref())?;
         let window = resumed("window", self.window.as_ref(), request.window.as_ref())?;
+        let present = request.sample_weight.trim();
+        if !present.is_empty() && present != self.sample_weight {
+            return Err(CursorError::Rows { field: "sample_weight" });
+        }
         let saved_lanes = self.lanes.filter(|lanes| *lanes > 0);
         let default_lanes = || defaults::lanes(self.world_size, self.order_version);
         let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(default_lanes));
@@ -219,6 +227,7 @@ impl Cursor {
             sample: (!is_every_row(&self.sample)).then_some(self.sample),
             sample_seed: self.sample_seed,
             balance,
+            sample_weight: self.sample_weight.clone(),
             window,
             snapshot: self.snapshot.clone(),
             order_version: self.order_version,

@@ -33,6 +33,7 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             sample: 1.0,
             sample_seed: 0,
             balance: None,
+            sample_weight: String::new(),
             window: None,
         };
         let text = largest.to_json();

@@ -1483,6 +1483,11 @@ pub struct StreamRequest {
     /// The history of a plan that has none.
     #[prost(message, optional, tag = "29")]
     pub history: ::core::option::Option<History>,
+    /// SQL expression over stored, joined and derived columns: rows are drawn in proportion to it, in place of one of each row. As many
+    /// rows are drawn as pass; of a row with the share w of all weights, w times their number or one more. Finite numbers, at least 0.
+    /// Draws depend on the snapshot, the plan's filter, the seed and the epoch.
+    #[prost(string, tag = "30")]
+    pub sample_weight: ::prost::alloc::string::String,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";

@@ -54,6 +54,7 @@ pub mod series;
 mod shuffle;
 pub mod sizing;
 mod version;
+pub mod weighted;
 mod windows;
 
 use std::{ops::Range, sync::Arc};

@@ -7,7 +7,7 @@ use forebay_proto::{resume::Run, v1};
 
 use super::{
     OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, error::PlanError, grouping::Grouping,
-    mixture::MixtureFields, sample::Sample, source::Source, window::Windows,
+    mixture::MixtureFields, sample::Sample, sample_weight, source::Source, window::Windows,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -55,6 +55,8 @@ pub struct Request {
     pub grouping: Option<Grouping>,
     /// The classes that are drawn in proportion; none: every row is read once.
     pub balance: Option<Balance>,
+    /// The expression in proportion to which rows are drawn; none: every row is read once.
+    pub sample_weight: Option<Arc<str>>,
     /// The windows that its rows become; none: they stay rows.
     pub windows: Option<Arc<Windows>>,
     /// The sources of a mixture; none: the request is for one dataset.
@@ -154,6 +156,7 @@ impl Request {
             sample,
             grouping: Grouping::check(message, world_size)?,
             balance: Balance::check(message)?,
+            sample_weight: sample_weight::check(message)?,
             windows: Windows::check(message)?.map(Arc::new),
             sources,
         })

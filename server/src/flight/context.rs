@@ -103,7 +103,7 @@ impl CallContext {
     /// Checks that the caller may read the sources of a computation and that its plan is within the limits.
     pub(super) async fn authorize(&self, dataset: &str, plan: Option<&v1::Plan>, plan_id: &str) -> Result<(), Status> {
         self.authorize_source(dataset, plan, plan_id).await?;
-        self.check_expressions(plan.into_iter()).await
+        self.check_expressions(plan.into_iter(), "").await
     }
 
     async fn authorize_source(&self, dataset: &str, plan: Option<&v1::Plan>, plan_id: &str) -> Result<(), Status> {
@@ -112,8 +112,12 @@ impl CallContext {
     }
 
     /// Checks the cost of all expressions of a request. Long ones are read on the CPU pool.
-    async fn check_expressions<'a>(&self, plans: impl Iterator<Item = &'a v1::Plan>) -> Result<(), Status> {
-        let (limits, expressions) = (self.resources.limits, limits::expressions(plans));
+    async fn check_expressions<'a>(
+        &self,
+        plans: impl Iterator<Item = &'a v1::Plan>,
+        weight: &str,
+    ) -> Result<(), Status> {
+        let (limits, expressions) = (self.resources.limits, limits::expressions(plans, weight));
         if expressions.iter().map(|(_, text)| text.len()).sum::<usize>() <= SHORT_BYTES {
             return limits::check_expressions(&limits, &expressions);
         }
@@ -129,7 +133,8 @@ impl CallContext {
         for source in sources() {
             self.authorize_source(&source.dataset, source.plan.as_ref(), &source.plan_id).await?;
         }
-        self.check_expressions(sources().filter_map(|source| source.plan.as_ref()).chain(&message.plan)).await
+        let plans = sources().filter_map(|source| source.plan.as_ref()).chain(&message.plan);
+        self.check_expressions(plans, &message.sample_weight).await
     }
 
     /// The epoch of a request, if the caller may read it.

@@ -51,13 +51,14 @@ pub(super) fn check_plan(limits: &RequestLimits, plan: &v1::Plan) -> Result<(), 
     Ok(())
 }
 
-/// The expressions of plans, each with its place.
-pub(super) fn expressions<'a>(plans: impl Iterator<Item = &'a v1::Plan>) -> Vec<(&'static str, String)> {
+/// The expressions of plans, and of the weights of rows, each with its place.
+pub(super) fn expressions<'a>(plans: impl Iterator<Item = &'a v1::Plan>, weight: &str) -> Vec<(&'static str, String)> {
     let of_plan = |plan: &'a v1::Plan| {
         let derived = plan.derive.iter().map(|derive| ("plan.derive", &derive.expr));
         derived.chain([("plan.filter", &plan.filter)]).filter(|(_, text)| !text.is_empty())
     };
-    plans.flat_map(of_plan).map(|(path, text)| (path, text.clone())).collect()
+    let weight = Some(weight).filter(|text| !text.is_empty()).map(|text| ("sample_weight", text.to_owned()));
+    plans.flat_map(of_plan).map(|(path, text)| (path, text.clone())).chain(weight).collect()
 }
 
 /// Checks the operators of the expressions of a request. Each expression counts as one more: an empty one has a cost too.

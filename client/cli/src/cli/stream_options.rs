@@ -69,6 +69,10 @@ pub(crate) struct StreamOptions {
     #[arg(long, env = "FOREBAY_BALANCE", value_name = "COLUMN")]
     balance: Option<String>,
 
+    /// SQL expression in proportion to which the epoch draws rows
+    #[arg(long, env = "FOREBAY_SAMPLE_WEIGHT", value_name = "SQL")]
+    sample_weight: Option<String>,
+
     /// Windows over series, as the JSON of a request, such as {"order": "ts", "length": 48}
     #[arg(long, env = "FOREBAY_WINDOW", value_name = "JSON", value_parser = window)]
     window: Option<Window>,
@@ -150,6 +154,7 @@ impl StreamOptions {
             sample: self.sample.sample,
             sample_seed: self.sample.sample_seed,
             balance: self.balance.clone().map(|by| Balance { by, weights: Vec::new() }),
+            sample_weight: self.sample_weight.clone().unwrap_or_default(),
             window: self.window.clone(),
             ..StreamRequest::default()
         })
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
-                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y --window {\"order\":\"ts\",\"length\":4}";
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y --sample-weight w --window {\"order\":\"ts\",\"length\":4}";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
@@ -189,6 +194,7 @@ mod tests {
             sample: Some(0.01),
             sample_seed: 9,
             balance: Some(Balance { by: "y".into(), weights: Vec::new() }),
+            sample_weight: "w".into(),
             window: Some(Window { order: "ts".into(), length: 4, ..Window::default() }),
             ..Default::default()
         };

@@ -38,7 +38,7 @@ pub(super) async fn check(
         let stored = snapshot.wide_schema();
         let plan = forebay_plan::of_snapshot(&plan, snapshot.digest(), None);
         let expressions = |schema: &Schema| {
-            Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Snapshot { sample: None })
+            Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Snapshot { sample: None, weight: None })
         };
         let fitted = FittedColumns::of(&plan);
         let checked = || {

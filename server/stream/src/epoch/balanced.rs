@@ -15,7 +15,7 @@ use forebay_scan::BLOCK_ROWS_MAX;
 use super::run::RunRows;
 use crate::{
     error::StreamError,
-    prepare::balanced::RowDraws,
+    prepare::drawn::RowDraws,
     rows::{
         drive::{Next, RowSource},
         passing::Passing,

@@ -112,7 +112,7 @@ fn decoded_bytes(prepared: &PreparedDataset, group: &RowGroup) -> u64 {
     match &prepared.units {
         Units::Sequences(_) => block.saturating_mul(1 + DOCUMENT_TOKEN_BYTES),
         Units::Windows(windows) => block.saturating_add(windowed::held_bytes(prepared, windows, group)),
-        Units::Rows | Units::Balanced(_) => block,
+        Units::Rows | Units::Drawn(_) => block,
     }
 }
 

@@ -21,9 +21,9 @@ use crate::{
     environment::Environment,
     error::StreamError,
     prepare::{
-        balanced::RowDraws,
         cache_level::CacheLevel,
         dataset::{PreparedDataset, Units},
+        drawn::RowDraws,
     },
     rows::{
         drive::{Next, RowSource},
@@ -133,8 +133,8 @@ impl RowGroupOpener {
         let stored = stored::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
         let budget = &self.environment.budget;
         let source = match &self.prepared.units {
-            Units::Balanced(balanced) => {
-                let draws = RowDraws::new(balanced, piece.row_group);
+            Units::Drawn(drawn) => {
+                let draws = RowDraws::new(drawn, piece.row_group);
                 RowGroupSource::Balanced(Box::new(BalancedReader::new(stored, draws, budget)))
             }
             Units::Sequences(output) => RowGroupSource::Packed(Box::new(PackedReader::new(stored, output, budget))),
@@ -157,7 +157,7 @@ pub(crate) fn needed_rows(prepared: &PreparedDataset, row_group: usize, rows: &R
     match &prepared.units {
         Units::Rows => stored_rows(prepared, row_group, rows),
         Units::Windows(windows) => stored_rows(prepared, row_group, &windows.rows_in(row_group, rows)),
-        Units::Balanced(_) | Units::Sequences(_) => ALL_ROWS,
+        Units::Drawn(_) | Units::Sequences(_) => ALL_ROWS,
     }
 }
 

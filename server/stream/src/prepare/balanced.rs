@@ -37,7 +37,7 @@ struct ClassRun {
 }
 
 /// The draws of the rows of a row group, which are read in order.
-pub(crate) struct RowDraws {
+pub(crate) struct ClassRowDraws {
     balanced: Arc<Balanced>,
     /// The draws of each class, and the number of its rows that were read; none for those without rows.
     runs: Vec<Option<(RunDraws, u64)>>,
@@ -47,7 +47,7 @@ pub(crate) struct RowDraws {
 
 impl Balanced {
     /// The classes of a table of the rows that pass, drawn as the request says: as many rows as there are.
-    pub(crate) fn new(
+    pub(super) fn new(
         balance: &Balance,
         (column, table): (Arc<GroupColumn>, Arc<GroupTable>),
         row_groups: usize,
@@ -85,7 +85,7 @@ impl Balanced {
     }
 
     /// The rows that each row group gives to the epoch.
-    pub(crate) fn row_counts(&self) -> Vec<u64> {
+    pub(super) fn row_counts(&self) -> Vec<u64> {
         let total = |run: &ClassRun| self.classes[run.class].total(run.start, run.rows);
         (0..self.ends.len()).map(|row_group| self.runs_of(row_group).iter().map(total).sum()).collect()
     }
@@ -111,11 +111,11 @@ fn weights(balance: &Balance, column: &GroupColumn, table: &GroupTable) -> Resul
     Ok(weights)
 }
 
-// === impl RowDraws ===
+// === impl ClassRowDraws ===
 
-impl RowDraws {
+impl ClassRowDraws {
     /// Those of a row group, from its first row on.
-    pub(crate) fn new(balanced: &Arc<Balanced>, row_group: usize) -> Self {
+    pub(super) fn new(balanced: &Arc<Balanced>, row_group: usize) -> Self {
         let mut runs = vec![None; balanced.classes.len()];
         for run in balanced.runs_of(row_group) {
             runs[run.class] = Some((balanced.classes[run.class].run(run.start, run.rows), 0));
@@ -124,7 +124,7 @@ impl RowDraws {
     }
 
     /// The draws of each of the next passing rows.
-    pub(crate) fn next(&mut self, passing: &Passing) -> Result<Vec<u64>, StreamError> {
+    pub(super) fn next(&mut self, passing: &Passing) -> Result<Vec<u64>, StreamError> {
         let Balanced { column, table, .. } = self.balanced.as_ref();
         let values = passing.rows.column_by_name(&column.name);
         let values = values.ok_or_else(|| KernelError::MissingColumn { column: column.name.clone() })?;

@@ -71,7 +71,7 @@ impl PreparedDataset {
             Units::Rows => {}
             Units::Sequences(_) => return Err("sequences are packed from all documents of a row group".to_owned()),
             Units::Windows(_) => return Err("windows share their rows, which take less than windows".to_owned()),
-            Units::Balanced(_) => return Err("a balanced epoch draws other rows than the next".to_owned()),
+            Units::Drawn(_) => return Err("an epoch that draws rows draws others than the next".to_owned()),
         }
         if self.compiled.rows.is_random() {
             return Err("random crops and flips of images differ between epochs".to_owned());

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use forebay_catalog::Snapshot;
 use forebay_kernels::Program;
-use forebay_plan::{Grouping, PackedOutput, PlanError, Sample, Tables, WindowedOutputs, Windows};
+use forebay_plan::{Grouping, PackedOutput, PlanError, SAMPLE_WEIGHT, Sample, Tables, WindowedOutputs, Windows};
 use forebay_proto::v1;
 use forebay_runtime::state::Kind;
 use forebay_scan::Projection;
@@ -54,6 +54,8 @@ pub(crate) struct Compiled {
     pub is_stored: bool,
     /// The column that the rows are grouped by.
     pub group: Option<Arc<GroupColumn>>,
+    /// The joined and derived columns of the plan, as bytes, where rows have weights that they may decide; empty otherwise.
+    pub computed: Vec<u8>,
     /// The series that columns are computed over; none: all are computed row by row.
     pub history: Option<Arc<HistorySeries>>,
 }
@@ -96,6 +98,8 @@ pub(crate) struct CompiledKey {
     pub sample: Option<Sample>,
     /// The column and the buckets of a grouping.
     pub grouping: Option<Grouping>,
+    /// The expression of the weights of the rows.
+    pub weight: Option<Arc<str>>,
     pub windows: Option<Arc<Windows>>,
 }
 
@@ -117,11 +121,11 @@ impl Compiled {
         of: &CompiledKey,
         is_stored: bool,
     ) -> Result<(Self, Option<PlanToStore>), StreamError> {
-        let CompiledKey { with_row_ids, sample, grouping, windows, .. } = of;
+        let CompiledKey { with_row_ids, sample, grouping, weight, windows, .. } = of;
         let (with_row_ids, sample) = (*with_row_ids, *sample);
         let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let source = RowsOf::Snapshot { sample };
+        let source = RowsOf::Snapshot { sample, weight: weight.as_deref() };
         let computed = forebay_plan::of_snapshot(&plan, snapshot.digest(), sample);
         if forebay_plan::is_of_other_rows(&plan, snapshot.digest()) {
             tracing::warn!(
@@ -142,18 +146,22 @@ impl Compiled {
         });
         let (made, program) = made(&computed, &of_rows, (series.transpose()?, &tables), &expressions, with_row_ids)?;
         drop(computed);
-        if let (Made::Sequences(_), Some(grouping)) = (&made, grouping) {
-            let reason = "the plan packs its output: the documents of a sequence may be of several groups or classes";
-            return Err(PlanError::field(grouping.field, reason).into());
+        let counted = grouping.as_ref().map(|grouping| (grouping.field, "groups and classes"));
+        let counted = counted.or_else(|| weight.as_ref().map(|_| ("sample_weight", "weights")));
+        if let (Made::Sequences(_), Some((field, what))) = (&made, counted) {
+            let reason = format!("the plan packs its output: the documents of a sequence may be of several {what}");
+            return Err(PlanError::field(field, reason).into());
         }
+        let computed_of_weights = weight.as_ref().map(|_| computed_columns(&plan)).unwrap_or_default();
         let history = HistorySeries::of(&expressions, &stored, || computed_columns(&plan))?.map(Arc::new);
         let group =
             grouping.as_ref().map(|grouping| group_column(grouping, &plan, &stored, &expressions)).transpose()?;
         let columns = of_rows.input_columns().iter().map(AsRef::as_ref);
         let columns = columns.chain(group.as_deref().map(|group| group.name.as_str()));
+        let columns = columns.chain(weight.as_ref().map(|_| SAMPLE_WEIGHT));
         let rows = Arc::new(Rows::new(snapshot, &expressions, columns, with_row_ids)?.with_keys(&of_rows));
         fitted.check(rows.projection.schema())?;
-        check_skipping(&rows, grouping.as_ref(), &made)?;
+        check_skipping(&rows, counted, &made)?;
         let executable = environment.device.load(&program, &plan_id);
         // Tickets must carry its id.
         let is_large = is_changed || plan.encoded_len() > TICKET_PLAN_BYTES_MAX;
@@ -178,6 +186,7 @@ impl Compiled {
             pinned: is_changed.then(|| Arc::new(plan)),
             is_stored,
             group,
+            computed: computed_of_weights,
             history,
         };
         Ok((compiled, to_store))
@@ -262,9 +271,9 @@ fn made(
 }
 
 /// Checks that a plan whose rows are counted without decoding images does not skip damaged ones.
-fn check_skipping(rows: &Rows, grouping: Option<&Grouping>, made: &Made) -> Result<(), PlanError> {
-    let counted = match (grouping, made) {
-        (Some(grouping), _) => (grouping.field, "groups and classes"),
+fn check_skipping(rows: &Rows, counted: Option<(&str, &str)>, made: &Made) -> Result<(), PlanError> {
+    let counted = match (counted, made) {
+        (Some(counted), _) => counted,
         (None, Made::Windows(..)) => ("window", "series"),
         _ => return Ok(()),
     };

@@ -9,8 +9,8 @@ use forebay_proto::v1;
 use prost::Message as _;
 
 use super::{
-    balanced::Balanced,
     compiled::{Compiled, TICKET_PLAN_BYTES_MAX},
+    drawn::Drawn,
     ordered::Ordered,
     windows::EpochWindows,
 };
@@ -35,7 +35,7 @@ pub(crate) enum Units {
     /// Those rows, each once.
     Rows,
     /// Those rows, each as often as it is drawn.
-    Balanced(Arc<Balanced>),
+    Drawn(Drawn),
     /// Sequences of their documents.
     Sequences(Arc<PackedOutput>),
     /// Windows over series of them.

@@ -1,10 +1,11 @@
 //! Resolves a checked request to its snapshot, compiled plan and order.
 
-pub(crate) mod balanced;
+mod balanced;
 pub(crate) mod cache;
 pub(crate) mod cache_level;
 pub(crate) mod compiled;
 pub(crate) mod dataset;
+pub(crate) mod drawn;
 pub(crate) mod drift;
 pub(crate) mod functions;
 pub(crate) mod lookup;
@@ -16,4 +17,5 @@ pub(crate) mod prepared;
 pub(crate) mod resolver;
 pub(crate) mod table_columns;
 mod units;
+mod weighted;
 pub(crate) mod windows;

@@ -14,11 +14,13 @@ use super::{
     cache::PlanCache,
     compiled::{Compiled, CompiledKey, Made, SnapshotCompiler},
     dataset::{PreparedDataset, Units},
+    drawn::Drawn,
     mixed::PreparedMixture,
     mixture::{MixtureCache, of_source},
     narrowing::{FileFilters, RequestFiles, with_files},
     ordered::Ordered,
     prepared::{Prepared, PreparedRows},
+    weighted::Weighted,
     windows::EpochWindows,
 };
 use crate::{
@@ -29,6 +31,7 @@ use crate::{
         sequences,
         series::SeriesTables,
         skipped::SkippedImages,
+        weights::WeightTables,
     },
     environment::Environment,
     error::StreamError,
@@ -45,6 +48,7 @@ pub(crate) struct Resolver {
     mixtures: MixtureCache,
     filters: FileFilters,
     skipped: SkippedImages,
+    weights: WeightTables,
     series: Arc<SeriesTables>,
 }
 
@@ -96,6 +100,7 @@ impl Resolver {
             mixtures: MixtureCache::default(),
             filters: FileFilters::default(),
             skipped: SkippedImages::default(),
+            weights: WeightTables::default(),
             series,
         }
     }
@@ -155,7 +160,19 @@ impl Resolver {
                 Ok::<_, StreamError>((Arc::new(balanced), Arc::new(drawn)))
             });
             let (balanced, drawn) = balanced.await??;
-            return self.ordered(request, (snapshot, compiled), drawn, Units::Balanced(balanced));
+            return self.ordered(request, (snapshot, compiled), drawn, Units::Drawn(Drawn::Classes(balanced)));
+        }
+        if let Some(weight) = &request.sample_weight {
+            let expression = (weight.as_ref(), compiled.computed.as_slice());
+            let weights = self.weights.sums(self.rows_of(&snapshot, &compiled), expression).await?;
+            let weighted = Weighted::new(&weights, (request.seed, request.epoch))?;
+            let drawn = Arc::new(weighted.row_counts());
+            return self.ordered(
+                request,
+                (snapshot, compiled),
+                drawn,
+                Units::Drawn(Drawn::Weights(Arc::new(weighted))),
+            );
         }
         if let Some(column) = &compiled.group {
             let (group, passing) = self.group(&request, &snapshot, &compiled, column).await?;
@@ -283,6 +300,7 @@ impl Resolver {
             with_row_ids: request.with_row_ids,
             sample: request.sample,
             grouping: grouping.or(classes),
+            weight: request.sample_weight.clone(),
             windows: request.windows.clone(),
         };
         let compiler = SnapshotCompiler { snapshot: Arc::clone(snapshot), key };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use forebay_expr::Expression;
-use forebay_plan::{PlanError, ROW_ID, Sample, Tables, join_path};
+use forebay_plan::{PlanError, ROW_ID, SAMPLE_WEIGHT, Sample, Tables, join_path};
 use forebay_proto::v1;
 use prost::Message as _;
 
 use super::{function_column::FunctionColumn, functions::PlanFunctions, history::History, joins::Join};
-use crate::error::StreamError;
+use crate::{describe::type_name, error::StreamError};
 
 /// A plan's filter and derived columns, checked against the schema of its rows.
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ pub(crate) struct Expressions {
 
 /// The rows that expressions are computed for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RowsOf {
-    /// Rows of a snapshot, which have ids, or a sample of them.
-    Snapshot { sample: Option<Sample> },
+pub(crate) enum RowsOf<'a> {
+    /// Rows of a snapshot, which have ids, or a sample of them; with the expression of their weights, if they have some.
+    Snapshot { sample: Option<Sample>, weight: Option<&'a str> },
     /// Rows that a client sends.
     Client,
 }
@@ -49,7 +49,7 @@ impl Expressions {
         plan: &v1::Plan,
         stored: &Schema,
         (tables, functions): (&Tables, &PlanFunctions),
-        source: RowsOf,
+        source: RowsOf<'_>,
     ) -> Result<Self, StreamError> {
         let mut fields = stored.fields().to_vec();
         let mut joins = Vec::with_capacity(plan.join.len());
@@ -59,16 +59,7 @@ impl Expressions {
             joins.push(Arc::new(join));
         }
         let filter_schema = Arc::new(with_row_id(fields.clone()));
-        let filter = match plan.filter.as_str() {
-            "" => None,
-            text => {
-                let compiled = Expression::compile_filter(text, &filter_schema);
-                let path = || "plan.filter".to_owned();
-                let compiled = compiled.map_err(|source| StreamError::Expression { path: path(), source })?;
-                check_row_ids(&compiled, path, stored, source)?;
-                Some(compiled)
-            }
-        };
+        let filter = filter_of(plan, &filter_schema, (stored, source))?;
         let mut derived = Vec::with_capacity(plan.derive.len());
         for (index, derive) in plan.derive.iter().enumerate() {
             let path = format!("plan.derive[{index}]");
@@ -95,10 +86,16 @@ impl Expressions {
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
-        let sample = match source {
-            RowsOf::Snapshot { sample } => sample,
-            RowsOf::Client => None,
+        let (sample, weight) = match source {
+            RowsOf::Snapshot { sample, weight } => (sample, weight),
+            RowsOf::Client => (None, None),
         };
+        if let Some(text) = weight {
+            let weight = weight_column(text, &fields)?;
+            check_row_ids(&weight.1, || "sample_weight".to_owned(), stored, source)?;
+            fields.push(Arc::new(weight.0.clone()));
+            derived.push(weight);
+        }
         let filter_joins = filter_joins(plan, &joins, filter.as_ref());
         let schema = Arc::new(Schema::new(fields));
         let functions = functions.columns(plan, &schema)?;
@@ -131,6 +128,44 @@ impl Expressions {
     }
 }
 
+/// The filter of a plan, of rows with these columns; none: every row passes.
+fn filter_of(
+    plan: &v1::Plan,
+    schema: &SchemaRef,
+    (stored, source): (&Schema, RowsOf<'_>),
+) -> Result<Option<Expression>, StreamError> {
+    if plan.filter.is_empty() {
+        return Ok(None);
+    }
+    let path = || "plan.filter".to_owned();
+    let compiled = Expression::compile_filter(&plan.filter, schema);
+    let compiled = compiled.map_err(|source| StreamError::Expression { path: path(), source })?;
+    check_row_ids(&compiled, path, stored, source)?;
+    Ok(Some(compiled))
+}
+
+/// The column of the weights of rows with these columns.
+fn weight_column(text: &str, fields: &[FieldRef]) -> Result<(Field, Expression), StreamError> {
+    let path = "sample_weight";
+    if fields.iter().any(|field| field.name() == SAMPLE_WEIGHT) {
+        let reason = format!("the dataset or the plan has a column \"{SAMPLE_WEIGHT}\": rename it");
+        return Err(PlanError::field(path, reason).into());
+    }
+    let expression = Expression::compile(text, &with_row_id(fields.to_vec()))
+        .map_err(|source| StreamError::Expression { path: path.to_owned(), source })?;
+    let field = expression.field(SAMPLE_WEIGHT);
+    if !may_be_weight(field.data_type()) {
+        let reason = format!("the expression gives {}: expected numbers", type_name(field.data_type()));
+        return Err(PlanError::field(path, reason).into());
+    }
+    Ok((field, expression))
+}
+
+/// Whether values of a type are weights.
+fn may_be_weight(data_type: &DataType) -> bool {
+    data_type.is_numeric() || *data_type == DataType::Boolean
+}
+
 /// What decides the values of the joined columns that a filter reads; empty if it reads none.
 fn filter_joins(plan: &v1::Plan, joins: &[Arc<Join>], filter: Option<&Expression>) -> Vec<u8> {
     let is_joined = |column: &String| joins.iter().any(|join| join.fields.iter().any(|field| field.name() == column));
@@ -157,7 +192,7 @@ fn check_row_ids(
     expression: &Expression,
     path: impl FnOnce() -> String,
     stored: &Schema,
-    source: RowsOf,
+    source: RowsOf<'_>,
 ) -> Result<(), PlanError> {
     if !expression.columns().iter().any(|column| column == ROW_ID) {
         return Ok(());
