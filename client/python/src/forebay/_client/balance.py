@@ -39,6 +39,15 @@ def _items(weights: object) -> list[tuple[object, object]]:
     return list(cast("Mapping[object, object]", weights).items())
 
 
+def normalized_sample_weight(expression: object) -> str | None:
+    """Return the expression of the weights of rows; None if there is none."""
+    if expression is None:
+        return None
+    if not isinstance(expression, str):
+        raise TypeError(f"sample_weight must be a string with an SQL expression or None, not {expression!r}")
+    return expression.strip() or None
+
+
 def _weight(value: object, weight: object) -> dict[str, Any]:
     found = number(f"balance: the weight of {value!r}", weight)
     if not math.isfinite(found) or found < 0:

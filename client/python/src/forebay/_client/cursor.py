@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from forebay.errors import CursorRefused, OrderChanged
 
-from .balance import normalized_balance
+from .balance import normalized_balance, normalized_sample_weight
 from .header import BatchHeader, StreamInfo
 from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
 from .resume import check_resume
@@ -21,6 +21,9 @@ from .window import normalized_window
 __all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "resolved"]
 
 CURSOR_VERSION = 2
+
+# The fields of an order that say which rows an epoch has, besides a sample.
+OF_ROWS = ("balance", "sample_weight", "window")
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,9 @@ class Cursor:
         )
 
     def check_rows(self, given: Order) -> None:
-        """Raise `CursorRefused` unless the cursor's position counts rows of this sample, balance and window."""
+        """Raise `CursorRefused` unless the cursor's position counts rows of this sample and window, drawn alike."""
         saved = self.order
-        for name in ("balance", "window"):
+        for name in OF_ROWS:
             found, wanted = getattr(saved, name), getattr(given, name)
             if found != wanted:
                 raise CursorRefused(
@@ -181,9 +184,9 @@ def resolved(order: Order, world_size: int, *, order_version: int = 0, info: Str
 
 
 def _written(order: Order) -> dict[str, Any]:
-    """Return the order as plain values, without a sample of every row, and without a balance and windows if unset."""
+    """Return the order as plain values, without a sample of every row and fields of `OF_ROWS` that are unset."""
     fields = asdict(order)
-    for name in ("balance", "window"):
+    for name in OF_ROWS:
         if fields[name] is None:
             del fields[name]
     if order.sample == 1:
@@ -215,6 +218,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             sample=float(state.get("sample", 1.0)),
             sample_seed=int(state.get("sample_seed", 0)),
             balance=normalized_balance(state.get("balance")),
+            sample_weight=normalized_sample_weight(state.get("sample_weight")),
             window=normalized_window(state.get("window")),
         )
         return Cursor(

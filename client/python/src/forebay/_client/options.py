@@ -16,7 +16,7 @@ from forebay._plan.arguments import UINT64_MAX
 from forebay._plan.names import check_keywords, suggestion
 from forebay.errors import InvalidRequest
 
-from .balance import Balance, normalized_balance
+from .balance import Balance, normalized_balance, normalized_sample_weight
 from .window import Window, normalized_window
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Order:
     """Seed of the sample; a smaller sample of the same seed is part of a larger one."""
     balance: Balance | None = None
     """Column of which each epoch draws as many rows of every value, or ``{"by": …, "weights": {value: weight}}``."""
+    sample_weight: str | None = None
+    """SQL expression of the weights of rows, in proportion to which each epoch draws as many rows as there are."""
     window: Window | None = None
     """Windows that the rows become: ``{"by": series, "order": time, "length": past rows, "horizon": future rows,
     "stride": rows, "incomplete": "drop" or "pad"}``; batches, positions and shares count windows."""
@@ -101,6 +103,7 @@ class StreamOptions(Order):
             "window_rows": None if self.window_rows is None else integer("window_rows", self.window_rows, least=1),
             **normalized_sample(self.sample, self.sample_seed),
             "balance": normalized_balance(self.balance),
+            "sample_weight": normalized_sample_weight(self.sample_weight),
             "window": normalized_window(self.window),
         }
         for name, value in normalized.items():
@@ -118,6 +121,7 @@ class StreamOptions(Order):
             sample=self.sample,
             sample_seed=self.sample_seed,
             balance=self.balance,
+            sample_weight=self.sample_weight,
             window=self.window,
         )
 
@@ -145,6 +149,7 @@ class StreamOptions(Order):
             "lanes": self.lanes,
             "snapshot": self.snapshot,
             "balance": self.balance,
+            "sample_weight": self.sample_weight,
             "window": self.window,
         }
         request.update({name: value for name, value in optional.items() if value is not None})
@@ -164,6 +169,7 @@ class DatasetKeywords(TypedDict, total=False):
     sample: float
     sample_seed: int
     balance: Balance | None
+    sample_weight: str | None
     window: Window | None
     with_row_ids: bool
 
