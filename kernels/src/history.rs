@@ -1,7 +1,7 @@
 //! Row history: values of a row that are computed from earlier rows of its series.
 //!
-//! The result of a row depends on nothing but these rows and the index of the row in the dataset, so that it is the same to the bit
-//! wherever a reader begins.
+//! The result of a row depends on nothing but these rows and the index of the row in the dataset, so that it is the same to the
+//! bit for every row that a reader begins at.
 
 mod rolling;
 

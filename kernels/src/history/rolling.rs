@@ -1,8 +1,8 @@
 //! Statistics of the last rows of a series, at a cost that does not depend on how many they are.
 //!
 //! The rows of a dataset are divided into blocks of as many rows as a window has. A window then is the end of one block and the
-//! beginning of the next: the statistics of both are folded once for all windows. Blocks begin at fixed rows, so that the roundings
-//! of a result are the same wherever a reader begins.
+//! beginning of the next: each of them is folded once, for all windows that have it. Blocks begin at fixed rows, so that the roundings
+//! of a result are the same for every row that a reader begins at.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -112,7 +112,7 @@ fn extremes(values: &ArrayRef, windows: &Windows<'_>, is_greatest: bool) -> Resu
     Ok(windows.fold(place, |earlier, later| either(earlier, later, chosen)).into_iter().collect())
 }
 
-/// Which values are neither null nor NaN.
+/// Which values are not null and not NaN.
 fn present(values: &ArrayRef) -> Result<BooleanBuffer, ArrowError> {
     if values.data_type().is_floating() {
         let doubles = Doubles::of(values)?;

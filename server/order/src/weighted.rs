@@ -1,7 +1,7 @@
 //! How often an epoch draws each row in proportion to its weight: systematic sampling.
 //!
-//! The rows lie one after another on a line, each as long as its weight. Points at equal distances, as many as rows are drawn and
-//! shifted by the seed and the epoch, draw the rows that they lie on: a row is drawn as often as its share of the weights says,
+//! The rows are put one after another on a line, each as long as its weight. Points at equal distances, as many as rows are drawn
+//! and shifted by the seed and the epoch, draw the rows that they fall on: a row is drawn as often as its share of the weights says,
 //! rounded down or up. The draws of a row follow from the weights before it and its own.
 
 use crate::permutation::split_mix;
