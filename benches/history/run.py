@@ -2,9 +2,9 @@
 
 The panel has --series series of --hours hours. The plain plan reads four of its columns as FLOAT32. The other one adds
 the value an hour before, the difference from a day before, the mean of a day and the largest value of a week. Epochs in
-file order and shuffled take turns with Polars, DuckDB and pandas, which read the same files and compute the same columns
-as FLOAT32, in memory and in file order. CPU seconds are those of the server, from /proc, and of the client or the peer,
-which run on the same cores. The columns of an epoch in file order are compared with those of Polars.
+file order and shuffled take turns with Polars, DuckDB and pandas, which read the same files and compute the same
+columns as FLOAT32, in memory and in file order. CPU seconds are those of the server, from /proc, and of the client or
+the peer, which run on the same cores. The columns of an epoch in file order are compared with those of Polars.
 """
 
 from __future__ import annotations
