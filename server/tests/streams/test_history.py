@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from harness.cut_files import write
 from harness.exchange import exchange
 from harness.serving import Serve, Server, fit, info, read, stored
 
@@ -151,13 +152,6 @@ def check(table: pa.Table, rows: list[int]) -> None:
                 assert abs(float(value) - float(want)) <= 1e-9 * max(1.0, abs(float(want))), where
             else:
                 assert value == want, where
-
-
-def write(folder: Path, table: pa.Table, *, cuts: list[int], row_group_size: int) -> None:
-    """Write a table as files that end at these rows; one of them is empty."""
-    folder.mkdir()
-    for number, (start, end) in enumerate(itertools.pairwise([0, *cuts, table.num_rows])):
-        pq.write_table(table.slice(start, end - start), folder / f"{number}.parquet", row_group_size=row_group_size)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forebay as fb
+from harness.cut_files import write
 from harness.daemon import LOOPBACK, Daemon
 from harness.metrics import scrape
 from harness.serving import Serve, Server, info, stored
@@ -45,9 +45,7 @@ PLAN: Json = {"outputs": stored("id", "text")}
 def server(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Server:
     root = tmp_path_factory.mktemp("weights")
     for name, size in (("rows", 173), ("alone", 1), ("whole", 10_000)):
-        (root / name).mkdir()
-        for number, (start, end) in enumerate(itertools.pairwise([0, 900, 900, 2_100, ROWS])):
-            pq.write_table(TABLE.slice(start, end - start), root / name / f"{number}.parquet", row_group_size=size)
+        write(root / name, TABLE, cuts=[900, 900, 2_100], row_group_size=size)
     table = pa.table({"kind": pa.array(range(5), pa.int8()), "factor": [1.0, 2.0, 0.0, 0.5, 3.0]})
     (root / "factors").mkdir()
     pq.write_table(table, root / "factors" / "0.parquet")

@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 import forebay as fb
+from harness.cut_files import write
 from harness.daemon import LOOPBACK, Daemon
 from harness.metrics import scrape
 from harness.serving import Serve, Server, info, stored
@@ -53,13 +54,6 @@ def make_table() -> pa.Table:
 
 
 TABLE = make_table()
-
-
-def write(folder: Path, table: pa.Table, *, cuts: list[int], row_group_size: int) -> None:
-    """Write a table as files that end at these rows; one of them is empty."""
-    folder.mkdir()
-    for number, (start, end) in enumerate(itertools.pairwise([0, *cuts, table.num_rows])):
-        pq.write_table(table.slice(start, end - start), folder / f"{number}.parquet", row_group_size=row_group_size)
 
 
 @pytest.fixture(scope="module")
