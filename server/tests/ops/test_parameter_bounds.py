@@ -63,6 +63,6 @@ def test_the_builder_rejects_a_value_beyond_a_bound(name: str, parameter: str, v
         arguments["label"] = "x"
     if name == "robust":
         arguments["center"] = 0
-    positional = ["x"] if name == "cross" else []
+    positional = {"cross": ["x"], "rolling": ["mean"]}.get(name, [])
     with pytest.raises(ValueError, match=rf"{name}: {parameter} must be "):
         method(*positional, **arguments)

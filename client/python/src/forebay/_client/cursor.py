@@ -30,9 +30,9 @@ OF_ROWS = ("balance", "sample_weight", "window")
 class Cursor:
     """The position after the last batch read; the same on every rank.
 
-    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance` and `window`. `position` is global and
-    counts the rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a new epoch reads the
-    files that are current then.
+    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance`, `sample_weight` and `window`.
+    `position` is global and counts the rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a
+    new epoch reads the files that are current then.
     """
 
     epoch: int
