@@ -3,18 +3,23 @@
 //! The result of a row depends on nothing but these rows and the index of the row in the dataset, so that it is the same to the
 //! bit for every row that a reader begins at.
 
-mod rolling;
+pub(crate) mod rolling;
+pub(crate) mod values;
 
-use std::{iter, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, UInt32Array, UInt64Array},
+    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, UInt32Array},
     compute::{cast, kernels::numeric::sub, take},
-    datatypes::{DataType, Int64Type, TimeUnit, UInt64Type},
+    datatypes::{DataType, Int64Type, TimeUnit},
     error::ArrowError,
 };
 
-use crate::{error::KernelError, ops::nearest::float64_of_decimals};
+use self::{
+    rolling::RollingStat,
+    values::{SeriesRows, Whole, is_whole, numbers, whole},
+};
+use crate::error::KernelError;
 
 /// A computation on earlier rows of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,32 +41,6 @@ pub enum HistoryOp {
         /// At least 1.
         length: u32,
     },
-}
-
-/// A statistic of some rows, without null and NaN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RollingStat {
-    /// The mean; null of no value.
-    Mean,
-    /// The deviation of a sample; null of fewer than two values.
-    Std,
-    /// The least value; null of none.
-    Min,
-    /// The greatest value; null of none.
-    Max,
-    /// The sum; null of no value.
-    Sum,
-    /// The number of values.
-    Count,
-}
-
-/// The series of consecutive rows of a dataset.
-#[derive(Clone, Debug)]
-pub struct SeriesRows {
-    /// The index of the first row in the dataset.
-    first_row: u64,
-    /// The place of the first of the rows that are of a row's series, for each row.
-    starts: Vec<u32>,
 }
 
 // === impl HistoryOp ===
@@ -108,25 +87,6 @@ impl HistoryOp {
             Self::Diff { n } => difference(values, series, n, column),
             Self::Rolling { stat, length } => rolling::evaluate(values, series, (stat, u64::from(length)), column),
         }
-    }
-}
-
-// === impl SeriesRows ===
-
-impl SeriesRows {
-    /// Rows of which the first has the index `first_row`; `begins` tells of each row but the first whether it begins a series.
-    pub fn new(first_row: u64, begins: impl IntoIterator<Item = bool>) -> Self {
-        let mut start = 0;
-        let starts = iter::once(0).chain(begins.into_iter().zip(1..).map(|(begins, row)| {
-            start = if begins { row } else { start };
-            start
-        }));
-        Self { first_row, starts: starts.collect() }
-    }
-
-    /// The place of the first of the rows that are of a row's series.
-    fn start_of(&self, row: usize) -> usize {
-        self.starts.get(row).map_or(row, |start| *start as usize)
     }
 }
 
@@ -193,58 +153,8 @@ fn of_difference(values: &DataType) -> DataType {
     if is_whole(values) { DataType::Int64 } else { DataType::Float64 }
 }
 
-fn is_whole(values: &DataType) -> bool {
-    values.is_integer() || *values == DataType::Boolean
-}
-
 fn is_decimal(values: &DataType) -> bool {
     matches!(values, DataType::Decimal128(..) | DataType::Decimal256(..))
-}
-
-/// Numbers as float64.
-fn numbers(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match float64_of_decimals(values.as_ref()) {
-        Some(doubles) => Ok(Arc::new(doubles)),
-        None => cast(values, &DataType::Float64),
-    }
-}
-
-/// A result as a 64-bit integer.
-fn whole(value: i128, column: &str, row: usize) -> Result<i64, KernelError> {
-    i64::try_from(value).map_err(|_| KernelError::HistoryOverflow {
-        column: column.to_owned(),
-        row,
-        value: value.to_string(),
-    })
-}
-
-/// Integers or booleans of any type.
-enum Whole {
-    Signed(Int64Array),
-    Unsigned(UInt64Array),
-}
-
-impl Whole {
-    fn of(values: &ArrayRef) -> Result<Self, ArrowError> {
-        Ok(match values.data_type() {
-            DataType::UInt64 => Self::Unsigned(values.as_primitive::<UInt64Type>().clone()),
-            _ => Self::Signed(cast(values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
-        })
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Signed(values) => values.len(),
-            Self::Unsigned(values) => values.len(),
-        }
-    }
-
-    fn get(&self, row: usize) -> Option<i128> {
-        match self {
-            Self::Signed(values) => values.is_valid(row).then(|| values.value(row).into()),
-            Self::Unsigned(values) => values.is_valid(row).then(|| values.value(row).into()),
-        }
-    }
 }
 
 #[cfg(test)]

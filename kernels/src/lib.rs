@@ -60,7 +60,7 @@ pub use execute::{
     interleave::Interleave,
     workspace::Workspace,
 };
-pub use history::{HistoryOp, RollingStat, SeriesRows};
+pub use history::{HistoryOp, rolling::RollingStat, values::SeriesRows};
 pub use ops::{
     Op,
     as_of::{AsOf, TableTimes},

@@ -14,8 +14,25 @@ use arrow::{
     error::ArrowError,
 };
 
-use super::{RollingStat, SeriesRows, Whole, is_whole, numbers, whole};
+use super::values::{SeriesRows, Whole, is_whole, numbers, whole};
 use crate::error::KernelError;
+
+/// A statistic of some rows, without null and NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollingStat {
+    /// The mean; null of no value.
+    Mean,
+    /// The deviation of a sample; null of fewer than two values.
+    Std,
+    /// The least value; null of none.
+    Min,
+    /// The greatest value; null of none.
+    Max,
+    /// The sum; null of no value.
+    Sum,
+    /// The number of values.
+    Count,
+}
 
 /// The statistic of each row.
 pub(super) fn evaluate(

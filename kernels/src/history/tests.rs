@@ -1,5 +1,5 @@
 use arrow::{
-    array::{Date32Array, Decimal128Array, Float32Array, StringArray, TimestampMicrosecondArray},
+    array::{Date32Array, Decimal128Array, Float32Array, StringArray, TimestampMicrosecondArray, UInt64Array},
     datatypes::Float64Type,
 };
 use proptest::prelude::*;

@@ -7,7 +7,7 @@ use forebay_proto::{
 };
 use forebay_runtime::state::short_digest;
 
-use super::{decode_image::defaults, default_dtype::dtype_of, history::history_path};
+use super::{decode_image::defaults, default_dtype::dtype_of, history_ops::history_path};
 
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.

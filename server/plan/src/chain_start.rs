@@ -4,7 +4,7 @@
 use forebay_kernels::CompileError;
 use forebay_proto::v1;
 
-use super::{decode_image::DecodeImageCall, history::last_result, tokenize::TokenizeCall, udf::UdfCall};
+use super::{decode_image::DecodeImageCall, history_ops::last_result, tokenize::TokenizeCall, udf::UdfCall};
 
 /// The column that the chain of a canonical part reads in a program, and the number of its first op there.
 pub(super) fn chain_start(part: &v1::Part, column: &str) -> (String, usize) {

@@ -6,7 +6,7 @@ use forebay_proto::{
     v1::{self, decode_image::OnError, op::Op as OpMessage},
 };
 
-use super::{chain_start::chain_start, history::last_result, row_id::ROW_ID};
+use super::{chain_start::chain_start, history_ops::last_result, row_id::ROW_ID};
 
 /// The longest expression that an error repeats.
 const EXPRESSION_BYTES_MAX: usize = 500;

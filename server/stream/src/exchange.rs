@@ -31,7 +31,7 @@ use super::{
         derivation::Derivation,
         expressions::{Expressions, RowsOf},
         function_column::{Drawing, FunctionColumn},
-        history::rows::EarlierRows,
+        history::rows::{EarlierRows, HistoryRows, derivation},
         passing::Passing,
     },
 };
@@ -54,6 +54,7 @@ pub struct Exchange {
 /// The series of rows that a client sends.
 #[derive(Debug)]
 struct SentSeries {
+    history: Arc<HistoryRows>,
     columns: Arc<SeriesColumns>,
     derivation: Derivation,
     /// The places of its columns among those that are read.
@@ -189,25 +190,27 @@ impl Exchange {
         check_images(&plan)?;
         let program = Arc::new(forebay_plan::compile(&plan, &expressions.chain_schema, false, &tables)?);
         let columns = program.input_columns().iter().map(AsRef::as_ref);
-        let derivation = Derivation::new(schema, &expressions, columns, false)?;
+        let (derivation, history) = derivation(schema, &expressions, columns, false)?;
         fitted.check(&derivation.input)?;
-        let of_series = match &expressions.history {
-            None => None,
-            Some(history) => {
-                let columns = SeriesColumns::of_history(history, &expressions.schema, schema, Vec::new)?;
+        let of_series = match (&expressions.history, history) {
+            (Some(of_plan), Some(history)) => {
+                let columns = SeriesColumns::of_history(of_plan, &expressions.schema, schema, Vec::new)?;
                 let names = columns.by.iter().chain([&columns.order]).map(String::as_str);
                 let derivation = Derivation::of_all_rows(schema, &expressions, names)?;
-                Some((Arc::new(columns), derivation))
+                Some((Arc::new(columns), derivation, history))
             }
+            _ => None,
         };
         let mut columns = derivation.columns.clone();
-        columns.extend(of_series.iter().flat_map(|(_, derivation)| &derivation.columns));
+        columns.extend(of_series.iter().flat_map(|(_, derivation, _)| &derivation.columns));
         columns.sort_unstable();
         columns.dedup();
         let places =
             |of: &Derivation| of.columns.iter().filter_map(|column| columns.binary_search(column).ok()).collect();
-        let series =
-            of_series.map(|(columns, derivation)| SentSeries { columns, places: places(&derivation), derivation });
+        let series = of_series.map(|(columns, derivation, history)| {
+            let places = places(&derivation);
+            SentSeries { columns, derivation, places, history }
+        });
         let (places, budget) = (places(&derivation), environment.budget.clone());
         let batch_bytes_max = environment.limits.batch_bytes_max;
         Ok(Self { plan_id, columns, derivation, places, series, program, budget, batch_bytes_max })
@@ -263,10 +266,10 @@ impl Exchange {
 
     /// The rows of a batch with the columns that are computed from earlier rows, which are those of the batch.
     fn with_history(&self, batch: &RecordBatch) -> Result<RecordBatch, StreamError> {
-        let Some(SentSeries { columns, derivation, places }) = &self.series else { return Ok(batch.clone()) };
+        let Some(SentSeries { history, columns, derivation, places }) = &self.series else { return Ok(batch.clone()) };
         check_rows(&derivation.apply(&batch.project(places)?, 0, &self.budget)?, columns, &self.budget)?;
         let mut earlier = EarlierRows::none(&self.budget);
-        self.derivation.with_history(&batch.project(&self.places)?, 0, &mut earlier, &self.budget)
+        history.add_to(&batch.project(&self.places)?, 0, &mut earlier, &self.budget)
     }
 
     /// The passing rows of a batch, block by block: run it on the CPU pool.

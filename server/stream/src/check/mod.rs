@@ -17,8 +17,8 @@ use super::{
     fit::dry_run::{DryRun, dry_run},
     prepare::{drift::FittedColumns, functions::with_functions, lookup::with_tables},
     rows::{
-        derivation::Derivation,
         expressions::{Expressions, RowsOf},
+        history::rows::derivation,
     },
 };
 
@@ -49,7 +49,7 @@ pub(super) async fn check(
             let compiled = expressions(&narrowed)?;
             let run = dry_run(&plan, &compiled.chain_schema, &tables).map_err(|error| error.in_original(&sent))?;
             let columns = run.program.input_columns().iter().map(AsRef::as_ref);
-            let read = Derivation::new(stored, &compiled, columns, false)?.input;
+            let read = derivation(stored, &compiled, columns, false)?.0.input;
             fitted.check(&read)?;
             of_run(&snapshot, (&compiled, &read), &run, &tables)
         };

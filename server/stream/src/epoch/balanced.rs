@@ -30,12 +30,12 @@ const REPEATED_BYTES_MAX: u64 = 16 << 20;
 pub(super) struct BalancedReader {
     pub(super) stored: RowReader,
     draws: RowDraws,
-    drawn: Option<Drawn>,
+    drawn: Option<DrawnBlock>,
     budget: Budget,
 }
 
 /// The rows of a block, some of which are still to be returned.
-struct Drawn {
+struct DrawnBlock {
     passing: Passing,
     draws: Vec<u64>,
     /// The next row, and the draws of it that were returned.
@@ -73,14 +73,14 @@ impl BalancedReader {
             if draws.iter().all(|draws| *draws == 1) {
                 return Ok(Next::Rows(RunRows::Stored(passing)));
             }
-            self.drawn = Some(Drawn { passing, draws, next: 0, returned: 0 });
+            self.drawn = Some(DrawnBlock { passing, draws, next: 0, returned: 0 });
         }
     }
 }
 
-// === impl Drawn ===
+// === impl DrawnBlock ===
 
-impl Drawn {
+impl DrawnBlock {
     /// The next rows; none at the end.
     fn next(&mut self, budget: &Budget) -> Result<Option<Passing>, StreamError> {
         let (mut rows, mut repeated) = (Vec::new(), 0);

@@ -32,9 +32,9 @@ use crate::{
     },
     row_pass::{self, PassSink},
     rows::{
-        derivation::Derivation,
         drive::RowSink,
         expressions::{Expressions, RowsOf},
+        history::rows::derivation,
         prefilter::NextRows,
     },
 };
@@ -146,7 +146,7 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
             let run = dry_run::dry_run(&plan, &expressions.chain_schema, &tables);
             let program = run.map_err(|error| error.in_original(&sent))?.program;
             let columns = program.input_columns().iter().map(AsRef::as_ref);
-            let read = Derivation::new(&stored, &expressions, columns, false)?.input;
+            let read = derivation(&stored, &expressions, columns, false)?.0.input;
             fitted.check(&read)?;
             let history = HistorySeries::of(&expressions, &stored, || computed_columns(&plan))?;
             Ok((expressions, read, history))

@@ -6,7 +6,7 @@ use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
     buffer::BooleanBuffer,
     compute::{and, filter_record_batch},
-    datatypes::{Schema, SchemaRef},
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use forebay_expr::{Expression, Filter};
 use forebay_plan::{ROW_ID, Sample, stored_columns};
@@ -16,7 +16,6 @@ use super::{
     expressions::{Expressions, row_id_field},
     function_column::FunctionColumn,
     group::GroupFilter,
-    history::rows::{EarlierRows, HistoryRows},
     joins::{Join, JoinedColumns},
     passing::{Origin, Passing},
 };
@@ -34,9 +33,8 @@ pub(crate) struct Derivation {
     /// Joins that only derived columns or the outputs read: of passing rows.
     joins_after: Vec<JoinedColumns>,
     derived: Vec<Expression>,
-    /// Columns that are computed from earlier rows, and the places of the columns that they read among [`Self::columns`]. They are
-    /// added to a block before it is filtered.
-    history: Option<(Arc<HistoryRows>, Vec<usize>)>,
+    /// Whether blocks have columns that are computed from earlier rows.
+    has_history: bool,
     /// Columns of functions, which are added to the rows of [`Self::apply`].
     pub functions: Vec<FunctionColumn>,
     sample: Option<Sample>,
@@ -49,6 +47,14 @@ pub(crate) struct Derivation {
     /// Whether no column of the passing rows is read, only their number or which they are.
     is_counted: bool,
     schema: SchemaRef,
+}
+
+/// Columns that are added to a block after those that are stored.
+#[derive(Clone, Debug)]
+pub(crate) struct AddedColumns {
+    pub fields: Vec<FieldRef>,
+    /// The stored columns that they are computed from, by index.
+    pub read: Vec<usize>,
 }
 
 /// The joined columns that are read, before and after the filter. Adds the columns that the joins look up to `needed`.
@@ -92,8 +98,19 @@ impl Derivation {
         columns: impl IntoIterator<Item = &'a str>,
         with_row_ids: bool,
     ) -> Result<Self, StreamError> {
+        let columns = (columns.into_iter().collect(), with_row_ids);
+        Self::of_rows(stored, expressions, (expressions.filter.as_ref(), expressions.sample), columns, None)
+    }
+
+    /// The same for blocks with further columns, which are added before they are filtered.
+    pub(crate) fn with_added<'a>(
+        stored: &Schema,
+        expressions: &Expressions,
+        columns: (BTreeSet<&'a str>, bool),
+        added: &AddedColumns,
+    ) -> Result<Self, StreamError> {
         let passing = (expressions.filter.as_ref(), expressions.sample);
-        Self::of_rows(stored, expressions, passing, (columns.into_iter().collect(), with_row_ids))
+        Self::of_rows(stored, expressions, passing, columns, Some(added))
     }
 
     /// The same for all rows, whether they pass or not.
@@ -102,7 +119,7 @@ impl Derivation {
         expressions: &Expressions,
         columns: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, StreamError> {
-        Self::of_rows(stored, expressions, (None, None), (columns.into_iter().collect(), false))
+        Self::of_rows(stored, expressions, (None, None), (columns.into_iter().collect(), false), None)
     }
 
     fn of_rows<'a>(
@@ -110,8 +127,8 @@ impl Derivation {
         expressions: &'a Expressions,
         (filter, sample): (Option<&'a Expression>, Option<Sample>),
         (mut needed, with_row_ids): (BTreeSet<&'a str>, bool),
+        added: Option<&AddedColumns>,
     ) -> Result<Self, StreamError> {
-        let history = HistoryRows::new(stored, expressions, &needed)?;
         let is_counted = needed.is_empty() && !with_row_ids;
         let functions: Vec<FunctionColumn> = expressions
             .functions
@@ -136,22 +153,17 @@ impl Derivation {
         let with_row_ids = with_row_ids || (needed.contains(ROW_ID) && stored.index_of(ROW_ID).is_err());
 
         let mut columns = stored_columns(stored, needed);
-        if let Some(history) = &history {
-            columns.extend(&history.inputs.columns);
+        if let Some(added) = added {
+            columns.extend(&added.read);
             columns.sort_unstable();
             columns.dedup();
         }
-        let history = history.map(|history| {
-            let places =
-                history.inputs.columns.iter().filter_map(|column| columns.binary_search(column).ok()).collect();
-            (Arc::new(history), places)
-        });
         let input = Arc::new(stored.project(&columns)?);
         let bind = |expression: &Expression, schema: &Schema, path: &str| {
             expression.bind(schema).map_err(|source| StreamError::Expression { path: path.to_owned(), source })
         };
         let mut fields = input.fields().to_vec();
-        fields.extend(history.iter().flat_map(|(history, _)| history.fields()).cloned());
+        fields.extend(added.iter().flat_map(|added| &added.fields).cloned());
         if with_row_ids {
             fields.push(row_id_field());
         }
@@ -172,7 +184,7 @@ impl Derivation {
             filter,
             joins_after,
             derived,
-            history,
+            has_history: added.is_some(),
             functions,
             sample,
             group: None,
@@ -192,7 +204,7 @@ impl Derivation {
             filter: None,
             joins_after: Vec::new(),
             derived: Vec::new(),
-            history: None,
+            has_history: false,
             functions: Vec::new(),
             sample: None,
             group: None,
@@ -203,37 +215,12 @@ impl Derivation {
         }
     }
 
-    /// The columns that are computed from earlier rows; none: there are none.
-    pub(crate) fn history(&self) -> Option<&Arc<HistoryRows>> {
-        self.history.as_ref().map(|(history, _)| history)
-    }
-
     /// Whether columns are computed from earlier rows: all rows are read then, in order.
     pub(crate) fn has_history(&self) -> bool {
-        self.history.is_some()
+        self.has_history
     }
 
-    /// Adds the columns that are computed from earlier rows to a block of [`Self::columns`]; see [`HistoryRows::add_to`].
-    pub(crate) fn with_history(
-        &self,
-        block: &RecordBatch,
-        first_row: u64,
-        earlier: &mut EarlierRows,
-        budget: &Budget,
-    ) -> Result<RecordBatch, StreamError> {
-        match &self.history {
-            Some((history, places)) => history.add_to((block, places), first_row, earlier, budget),
-            None => Ok(block.clone()),
-        }
-    }
-
-    /// Bytes of a row of each column that is computed from earlier rows.
-    pub(crate) fn history_bytes(&self) -> impl Iterator<Item = u64> {
-        const VALUE_BYTES: u64 = 16;
-        self.history().into_iter().flat_map(|history| history.fields()).map(|_| VALUE_BYTES)
-    }
-
-    /// The passing rows of a block of [`Self::columns`] and of those of [`Self::with_history`]; `first_row` is the id of its first row. Memory of derived values
+    /// The passing rows of a block of [`Self::columns`] and of those that were added; `first_row` is the id of its first row. Memory of derived values
     /// that may be long is reserved from the budget.
     pub(crate) fn apply(&self, block: &RecordBatch, first_row: u64, budget: &Budget) -> Result<Passing, StreamError> {
         let (rows, mut origin) = self.sampled(block, first_row)?;

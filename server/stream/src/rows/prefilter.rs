@@ -77,7 +77,7 @@ pub(crate) fn next_rows(
         return next_selected(reader, (&prefilter.columns, all), first_row, select, times);
     }
     let start = Instant::now();
-    let Some(block) = reader.next_block(all, first_row)? else { return Ok(None) };
+    let Some(block) = reader.next_block(first_row)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let passing = all.apply(&block, first_row, reader.budget())?;
@@ -104,7 +104,7 @@ pub(crate) fn next_chosen(
     }
     // Every column decides which rows pass, or every row is the history of others.
     let start = Instant::now();
-    let Some(block) = reader.next_block(all, first_row)? else { return Ok(None) };
+    let Some(block) = reader.next_block(first_row)? else { return Ok(None) };
     times.add_since(Stage::Decode, start);
     let start = Instant::now();
     let passing = all.apply(&block, first_row, reader.budget())?.selected();

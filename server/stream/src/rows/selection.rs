@@ -13,7 +13,10 @@ use super::{
     expressions::Expressions,
     function_column::FunctionColumn,
     group::GroupFilter,
-    history::{blocks::BlockReader, rows::HistoryRows},
+    history::{
+        blocks::BlockReader,
+        rows::{HistoryRows, derivation as history_derivation},
+    },
     prefilter::{self, NextRows, Prefilter},
 };
 use crate::error::StreamError;
@@ -25,8 +28,8 @@ pub(crate) struct Rows {
     derivation: Derivation,
     /// Reads fewer columns of rows that do not pass; none: all columns of all rows are read.
     prefilter: Option<Prefilter>,
-    /// Reads what a history needs of earlier rows; none: no column is computed from them.
-    earlier: Option<Arc<Self>>,
+    /// The columns that are computed from earlier rows, and how these are read; none: there are none.
+    history: Option<(Arc<HistoryRows>, Arc<Self>)>,
     stored: SchemaRef,
 }
 
@@ -40,24 +43,26 @@ impl Rows {
     ) -> Result<Self, StreamError> {
         let stored = SchemaRef::clone(snapshot.wide_schema());
         let columns: BTreeSet<&str> = columns.into_iter().collect();
-        let derivation = Derivation::new(&stored, expressions, columns.iter().copied(), with_row_ids)?;
+        let (derivation, history) = history_derivation(&stored, expressions, columns.iter().copied(), with_row_ids)?;
         let prefilter = Prefilter::new(&stored, expressions, &derivation, None)?;
         let computed = derivation.functions.iter().map(FunctionColumn::row_bytes).chain(derivation.derived_bytes());
-        let computed = computed.chain(derivation.history_bytes()).fold(0, u64::saturating_add);
+        let computed = computed.chain(history.iter().map(|history| history.row_bytes()));
+        let computed = computed.fold(0, u64::saturating_add);
         let projection = Projection::new(snapshot, derivation.columns.clone()).with_computed_bytes(computed);
         let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
-        let earlier = derivation.history().map(|history| {
+        let history = history.map(|history| {
             let derivation = history.inputs.clone();
             let projection = Projection::new(snapshot, derivation.columns.clone());
-            Arc::new(Self { projection, derivation, prefilter: None, earlier: None, stored: SchemaRef::clone(&stored) })
+            let stored = SchemaRef::clone(&stored);
+            (history, Arc::new(Self { projection, derivation, prefilter: None, history: None, stored }))
         });
-        Ok(Self { projection, derivation, prefilter, earlier, stored })
+        Ok(Self { projection, derivation, prefilter, history, stored })
     }
 
     /// The stored columns of a projection, of all rows.
     pub(crate) fn stored(projection: Projection) -> Self {
         let stored = SchemaRef::clone(projection.schema());
-        Self { projection, derivation: Derivation::of_stored(&stored), prefilter: None, earlier: None, stored }
+        Self { projection, derivation: Derivation::of_stored(&stored), prefilter: None, history: None, stored }
     }
 
     /// Lets the scan keep dictionaries for columns that only a program's chains read.
@@ -72,8 +77,8 @@ impl Rows {
     pub(crate) fn of_group(&self, group: GroupFilter, expressions: &Expressions) -> Result<Self, StreamError> {
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
         let prefilter = Prefilter::new(&stored, expressions, &self.derivation, Some(group.clone()))?;
-        let earlier = self.earlier.clone();
-        Ok(Self { projection, derivation: self.derivation.of_group(Some(group)), prefilter, earlier, stored })
+        let history = self.history.clone();
+        Ok(Self { projection, derivation: self.derivation.of_group(Some(group)), prefilter, history, stored })
     }
 
     /// Whether every stored row passes.
@@ -106,7 +111,7 @@ impl Rows {
 
     /// The columns that are computed from earlier rows, and how these are read; none: there are none.
     pub(crate) fn history(&self) -> Option<(&Arc<HistoryRows>, &Arc<Self>)> {
-        self.derivation.history().zip(self.earlier.as_ref())
+        self.history.as_ref().map(|(history, read)| (history, read))
     }
 
     /// The columns of functions, which are added to the rows that [`Self::next`] returns.
@@ -118,8 +123,8 @@ impl Rows {
     pub(crate) fn without_functions(&self) -> Self {
         let derivation = self.derivation.without_functions();
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
-        let (prefilter, earlier) = (self.prefilter.clone(), self.earlier.clone());
-        Self { projection, derivation, prefilter, earlier, stored }
+        let (prefilter, history) = (self.prefilter.clone(), self.history.clone());
+        Self { projection, derivation, prefilter, history, stored }
     }
 
     /// Whether the columns of functions depend on the seed and the epoch.
@@ -137,7 +142,7 @@ impl Rows {
         let (projection, stored) = (self.projection.clone(), SchemaRef::clone(&self.stored));
         let derivation = self.derivation.without(skipped);
         let prefilter = Prefilter::new(&stored, expressions, &derivation, None)?;
-        Ok(Self { projection, derivation, prefilter, earlier: self.earlier.clone(), stored })
+        Ok(Self { projection, derivation, prefilter, history: self.history.clone(), stored })
     }
 
     /// The names of the columns of Python functions, such as `words(text)`.

@@ -1,10 +1,11 @@
 //! The columns of `lag`, `diff` and `rolling`: values of a row that are computed from earlier rows of its series, whether these pass the
 //! filter or not.
 //!
-//! They are added to the blocks of a row group as if they were stored: [`rows`] computes them, [`blocks`] reads the rows before the
-//! first block.
+//! They are added to the blocks of a row group as if they were stored: [`rows`] computes them, [`blocks`] adds them, and `opening` reads
+//! the rows before the first block.
 
 pub(crate) mod blocks;
+mod opening;
 pub(crate) mod rows;
 
 use std::sync::Arc;

@@ -16,7 +16,11 @@ use forebay_runtime::budget::{Budget, Reservation};
 use super::{HistoryColumn, unpacked};
 use crate::{
     error::StreamError,
-    rows::{derivation::Derivation, expressions::Expressions, neighbours::changes},
+    rows::{
+        derivation::{AddedColumns, Derivation},
+        expressions::Expressions,
+        neighbours::changes,
+    },
 };
 
 /// The columns of a history that are read.
@@ -24,6 +28,8 @@ use crate::{
 pub(crate) struct HistoryRows {
     /// Computes the columns that they read, of all rows.
     pub inputs: Derivation,
+    /// The places of the columns that it reads among those of a block.
+    places: Vec<usize>,
     by: Vec<String>,
     columns: Vec<Arc<HistoryColumn>>,
     /// The number of rows before a row that its values may depend on.
@@ -38,13 +44,27 @@ pub(crate) struct EarlierRows {
     pub(super) memory: Reservation,
 }
 
+/// The derivation of rows with these columns, stored, joined, derived or of a history, and the history that some of them are of.
+pub(crate) fn derivation<'a>(
+    stored: &Schema,
+    expressions: &Expressions,
+    columns: impl IntoIterator<Item = &'a str>,
+    with_row_ids: bool,
+) -> Result<(Derivation, Option<Arc<HistoryRows>>), StreamError> {
+    let columns: BTreeSet<&str> = columns.into_iter().collect();
+    let Some(mut history) = HistoryRows::new(stored, expressions, &columns)? else {
+        return Ok((Derivation::new(stored, expressions, columns, with_row_ids)?, None));
+    };
+    let added = AddedColumns { fields: history.fields().cloned().collect(), read: history.inputs.columns.clone() };
+    let derivation = Derivation::with_added(stored, expressions, (columns, with_row_ids), &added)?;
+    let place = |column: &usize| derivation.columns.binary_search(column).ok();
+    history.places = added.read.iter().filter_map(place).collect();
+    Ok((derivation, Some(Arc::new(history))))
+}
+
 impl HistoryRows {
     /// The columns of the history among `needed`; none: none of them.
-    pub(crate) fn new(
-        stored: &Schema,
-        expressions: &Expressions,
-        needed: &BTreeSet<&str>,
-    ) -> Result<Option<Self>, StreamError> {
+    fn new(stored: &Schema, expressions: &Expressions, needed: &BTreeSet<&str>) -> Result<Option<Self>, StreamError> {
         let Some(history) = &expressions.history else { return Ok(None) };
         let (mut read, mut columns) = (needed.clone(), Vec::new());
         for column in history.columns.iter().rev() {
@@ -66,24 +86,29 @@ impl HistoryRows {
         let inputs = columns.iter().flat_map(|column| column.reads()).filter(|name| !before.contains_key(name));
         let inputs = inputs.chain(history.by.iter().map(String::as_str));
         let inputs = Derivation::of_all_rows(stored, expressions, inputs)?;
-        Ok(Some(Self { inputs, by: history.by.clone(), columns, rows_before }))
+        Ok(Some(Self { inputs, places: Vec::new(), by: history.by.clone(), columns, rows_before }))
     }
 
-    pub(crate) fn fields(&self) -> impl Iterator<Item = &FieldRef> {
+    /// Bytes of a row of the columns.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        const VALUE_BYTES: u64 = 16;
+        self.columns.len() as u64 * VALUE_BYTES
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &FieldRef> {
         self.columns.iter().map(|column| &column.field)
     }
 
-    /// Adds the columns to a block, of which the columns at `places` are those that [`Self::inputs`] reads, and whose first row has
-    /// the index `first_row` in the snapshot. `earlier` has the rows before it, and then those before the next block.
+    /// Adds the columns to a block of the derivation's columns, whose first row has the index `first_row` in the snapshot. `earlier` has the rows before it, and then those before the next block.
     pub(crate) fn add_to(
         &self,
-        (block, places): (&RecordBatch, &[usize]),
+        block: &RecordBatch,
         first_row: u64,
         earlier: &mut EarlierRows,
         budget: &Budget,
     ) -> Result<RecordBatch, StreamError> {
         let count = block.num_rows();
-        let inputs = self.inputs.apply(&block.project(places)?, first_row, budget)?.rows;
+        let inputs = self.inputs.apply(&block.project(&self.places)?, first_row, budget)?.rows;
         let inputs = self.read_of(&inputs)?;
         let rows = match earlier.rows.take() {
             Some(before) => concat_batches(&before.schema(), [&before, &inputs])?,
