@@ -209,7 +209,7 @@ impl Exchange {
             |of: &Derivation| of.columns.iter().filter_map(|column| columns.binary_search(column).ok()).collect();
         let series = of_series.map(|(columns, derivation, history)| {
             let places = places(&derivation);
-            SentSeries { columns, derivation, places, history }
+            SentSeries { history, columns, derivation, places }
         });
         let (places, budget) = (places(&derivation), environment.budget.clone());
         let batch_bytes_max = environment.limits.batch_bytes_max;

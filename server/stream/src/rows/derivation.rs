@@ -103,10 +103,10 @@ impl Derivation {
     }
 
     /// The same for blocks with further columns, which are added before they are filtered.
-    pub(crate) fn with_added<'a>(
+    pub(crate) fn with_added(
         stored: &Schema,
         expressions: &Expressions,
-        columns: (BTreeSet<&'a str>, bool),
+        columns: (BTreeSet<&str>, bool),
         added: &AddedColumns,
     ) -> Result<Self, StreamError> {
         let passing = (expressions.filter.as_ref(), expressions.sample);
