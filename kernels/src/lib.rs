@@ -4,7 +4,8 @@
 //! the input's columns, once per stream. A [`BatchBuilder`] then runs rows of record batches through the program into
 //! the row-major buffers of one output batch, in order or scattered. An [`Interleave`] takes rows of several output
 //! batches in turn. A [`Packer`] cuts lists of tokens into sequences of a fixed length, and a [`Windowing`] makes matrices of
-//! consecutive rows. A [`HistoryOp`] computes values of a row from earlier ones. [`Prefix`] computes the values that a fit learns from, and [`hash64`] the hashes of a column's values.
+//! consecutive rows. A [`HistoryOp`] computes values of a row from earlier ones. [`Prefix`] computes the values that a fit learns
+//! from, and [`hash64`] the hashes of a column's values.
 //!
 //! This crate does not depend on gRPC, protobuf, files or DataFusion, and starts no threads, except that the feature
 //! `cuda` compiles programs for the GPU in one. The same programs serve training and online serving, and are the oracle

@@ -23,7 +23,7 @@ pub struct SeriesRows {
 // === impl SeriesRows ===
 
 impl SeriesRows {
-    /// Rows of which the first has the index `first_row`; `begins` tells of each row but the first whether it begins a series.
+    /// Consecutive rows from the index `first_row` on. `begins` is true for each row after the first that begins a series.
     pub fn new(first_row: u64, begins: impl IntoIterator<Item = bool>) -> Self {
         let mut start = 0;
         let starts = iter::once(0).chain(begins.into_iter().zip(1..).map(|(begins, row)| {

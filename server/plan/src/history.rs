@@ -65,8 +65,14 @@ pub fn history_calls(plan: &v1::Plan, tables: &Tables) -> Result<Vec<HistoryCall
                 let name = name_of(&column, &part.ops[first..=number]);
                 let kernel_ops = before.iter().zip(first..).map(|(op, number)| kernel_op(op, &chain, number, tables));
                 let ops = kernel_ops.collect::<Result<Vec<Op>, _>>()?;
-                if calls.iter().all(|known| known.name != name) {
-                    calls.push(HistoryCall { column, ops, first, op, name: name.clone(), path });
+                match calls.iter().find(|known| known.name == name) {
+                    // Names of columns may look like those of results.
+                    Some(known) if (&known.column, &known.ops, known.op) != (&column, &ops, op) => {
+                        let reason = format!("its result is named \"{name}\", as another one is: rename the column");
+                        return Err(PlanError::field(path, reason));
+                    }
+                    Some(_) => {}
+                    None => calls.push(HistoryCall { column, ops, first, op, name: name.clone(), path }),
                 }
                 (column, first) = (name, number + 1);
             }
@@ -164,6 +170,16 @@ mod tests {
         let same = plan(r#"[{"lag": {"n": 2}}]"#);
         let twice = v1::Plan { outputs: [same.outputs.clone(), same.outputs.clone()].concat(), ..same };
         assert_eq!(history_calls(&twice, &Tables::default()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn results_of_one_name_are_of_one_column() {
+        let mut alike = plan(r#"[{"log1p": {}}, {"lag": {"n": 1}}]"#);
+        let parts = &mut alike.outputs[0].parts;
+        parts[1].columns = vec!["a.log1p()".to_owned()];
+        parts[1].ops.remove(0);
+        let error = history_calls(&alike, &Tables::default()).unwrap_err().to_string();
+        assert!(error.contains("parts[1].ops[0].lag: its result is named \"lag(a.log1p(), 1)\""), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use forebay_proto::{resume::Run, v1};
 
 use super::{
     OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, error::PlanError, grouping::Grouping,
-    mixture::MixtureFields, sample::Sample, sample_weight, source::Source, window::Windows,
+    mixture::MixtureFields, row_id::names_row_ids, sample::Sample, sample_weight, source::Source, window::Windows,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -132,6 +132,7 @@ impl Request {
         }
         let sources = MixtureFields::check(message, batch_size)?.map(Arc::new);
         let sample = Sample::check(message.sample, message.sample_seed)?;
+        let sample_weight = sample_weight::check(message)?;
         let (dataset, source) = match sources.as_ref().and_then(|sources| sources.sources.first()) {
             Some(first) => (MIXTURE.to_owned(), first.source.clone()),
             None => (message.dataset.clone(), Source::of_request(message)?),
@@ -152,11 +153,11 @@ impl Request {
             with_stage_seconds: message.with_stage_seconds,
             snapshot: Some(message.snapshot.clone()).filter(|digest| !digest.is_empty()),
             numbers_rows: message.with_row_ids,
-            reads_all_files: sample.is_some(),
+            reads_all_files: sample.is_some() || sample_weight.as_deref().is_some_and(names_row_ids),
             sample,
             grouping: Grouping::check(message, world_size)?,
             balance: Balance::check(message)?,
-            sample_weight: sample_weight::check(message)?,
+            sample_weight,
             windows: Windows::check(message)?.map(Arc::new),
             sources,
         })

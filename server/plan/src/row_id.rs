@@ -7,8 +7,6 @@ pub const ROW_ID: &str = "__row_id";
 
 /// Whether what a plan computes may depend on row ids: its expressions name them, or an op chooses by fold or draws.
 pub fn reads_row_ids(plan: &v1::Plan) -> bool {
-    // Names without quotes are found in any case.
-    let names_them = |expr: &str| expr.to_ascii_lowercase().contains(ROW_ID);
     let mut ops = plan.outputs.iter().flat_map(|output| &output.parts).flat_map(|part| &part.ops);
     let reads_them = |op: &v1::Op| match &op.op {
         // An op that does not say the number of its folds has the default.
@@ -16,7 +14,12 @@ pub fn reads_row_ids(plan: &v1::Plan) -> bool {
         Some(OpMessage::DecodeImage(message)) => message.flip || message.crop() == Crop::Random,
         _ => false,
     };
-    names_them(&plan.filter) || plan.derive.iter().any(|derive| names_them(&derive.expr)) || ops.any(reads_them)
+    names_row_ids(&plan.filter) || plan.derive.iter().any(|derive| names_row_ids(&derive.expr)) || ops.any(reads_them)
+}
+
+/// Whether an expression may read row ids. Names without quotes are found in any case.
+pub(super) fn names_row_ids(expr: &str) -> bool {
+    expr.to_ascii_lowercase().contains(ROW_ID)
 }
 
 #[cfg(test)]

@@ -345,6 +345,30 @@ def test_joined_and_derived_columns_have_a_history(flight: fl.FlightClient) -> N
     assert table["last"].to_pylist() == [None if pd.isna(before[row]) else before[row] for row in rows]
 
 
+@pytest.mark.parametrize(
+    "expression", ["step % 7 + 1", "concat(label, '!')", "upper(label)", "CAST(label = 'b' AS INT)"]
+)
+def test_derived_columns_that_only_a_history_reads_take_dictionaries(
+    tmp_path: Path, serve: Serve, expression: str
+) -> None:
+    """The writer encodes both columns by dictionaries, which readers keep where no expression reads them."""
+    labels = ["abc"[row % 3] for row in range(2_000)]
+    (tmp_path / "encoded").mkdir()
+    table = pa.table({"step": list(range(2_000)), "label": labels, "few": [row % 5 for row in range(2_000)]})
+    pq.write_table(table, tmp_path / "encoded" / "0.parquet", row_group_size=600)
+    server = serve({"encoded": tmp_path / "encoded"})
+    derive = [{"name": "made", "expr": expression}, {"name": "key", "expr": "few - few"}]
+    history = {"by": ["key"], "order": "step"}
+    plan = {"outputs": [chain("before", "made", {"lag": {"n": 1}})], "derive": derive, "history": history}
+    plain = {"outputs": stored("made"), "derive": derive}
+    with fl.connect(server.url) as flight:
+        made = rows_of(flight, {"dataset": "encoded", "plan": plain})["made"].to_pylist()
+        for filters in ({}, {"filter": "label <> 'c'"}):
+            table = rows_of(flight, {"dataset": "encoded", "plan": {**plan, **filters}})
+            rows = table["__row_id"].to_pylist()
+            assert table["before"].to_pylist() == [made[row - 1] if row else None for row in rows]
+
+
 def test_windows_and_mixtures_are_made_of_such_rows(flight: fl.FlightClient) -> None:
     plan = {"outputs": [chain("sums", "y", rolling("COUNT", 7), dtype="INT64")], "history": HISTORY}
     window = {"by": ["series"], "order": "ts", "length": 4}

@@ -217,3 +217,19 @@ def test_a_restart_finds_the_weights_under_its_state_unless_they_are_damaged(tmp
     assert found[0] == found[1] == found[2]
     assert bytes_read[1] < bytes_read[0]
     assert bytes_read[2] == bytes_read[0]
+
+
+def test_weights_by_row_ids_number_the_rows_of_all_files(tmp_path: Path, serve: Serve) -> None:
+    """A filter on partitions leaves files out, and the numbers of the other rows stay."""
+    for part in range(3):
+        (tmp_path / "parts" / f"part={part}").mkdir(parents=True)
+        rows = TABLE.slice(part * 1_000, 1_000)
+        pq.write_table(rows, tmp_path / "parts" / f"part={part}" / "0.parquet", row_group_size=300)
+    server = serve({"parts": tmp_path / "parts"})
+    weight = "CASE WHEN __row_id % 10 = 3 THEN 1 ELSE 0 END"
+    request = {"dataset": "parts", "plan": {**PLAN, "filter": "part = 2"}, "sample_weight": weight}
+    with fl.connect(server.url) as flight:
+        for more in ({}, {"with_row_ids": True}):
+            ids = read(flight, {**request, **more})
+            assert len(ids) == 1_000
+            assert Counter(ids) == dict.fromkeys(range(2_003, 3_000, 10), 10)

@@ -66,7 +66,8 @@ impl FileFilters {
 /// The filter of a plan; none if it has none, or if the plan reads the numbers of rows, or rows that do not pass.
 pub(crate) fn file_filter(plan: &v1::Plan) -> FileFilter {
     let text = plan.filter.trim();
-    (!text.is_empty() && plan.history.is_none() && !forebay_plan::reads_row_ids(plan)).then(|| text.into())
+    (!text.is_empty() && forebay_plan::history_path(plan).is_none() && !forebay_plan::reads_row_ids(plan))
+        .then(|| text.into())
 }
 
 /// Runs work on the snapshot of the files that a filter keeps, of the current files or with a required digest. If these

@@ -49,7 +49,10 @@ impl Rows {
         let computed = computed.chain(history.iter().map(|history| history.row_bytes()));
         let computed = computed.fold(0, u64::saturating_add);
         let projection = Projection::new(snapshot, derivation.columns.clone()).with_computed_bytes(computed);
-        let projection = projection.with_keys(|column| !columns.contains(column) && derivation.may_key(column));
+        let may_key = |column: &str| {
+            derivation.may_key(column) && history.as_ref().is_none_or(|history| history.inputs.may_key(column))
+        };
+        let projection = projection.with_keys(|column| !columns.contains(column) && may_key(column));
         let history = history.map(|history| {
             let derivation = history.inputs.clone();
             let projection = Projection::new(snapshot, derivation.columns.clone());
@@ -69,7 +72,8 @@ impl Rows {
     #[must_use]
     pub(crate) fn with_keys(self, program: &Program) -> Self {
         let passed: BTreeSet<&str> = program.stored_columns().collect();
-        let may = |column: &str| !passed.contains(column) && self.derivation.may_key(column);
+        let of_history = |column: &str| self.history.as_ref().is_none_or(|(history, _)| history.inputs.may_key(column));
+        let may = |column: &str| !passed.contains(column) && self.derivation.may_key(column) && of_history(column);
         Self { projection: self.projection.with_keys(may), ..self }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct HistoryRows {
     pub inputs: Derivation,
     /// The places of the columns that it reads among those of a block.
     places: Vec<usize>,
+    /// The columns that are read, in the order of their names.
+    read: BTreeSet<String>,
     by: Vec<String>,
     columns: Vec<Arc<HistoryColumn>>,
     /// The number of rows before a row that its values may depend on.
@@ -83,10 +85,10 @@ impl HistoryRows {
             before.insert(column.field.name(), of_inputs + column.op.rows_before());
         }
         let rows_before = before.values().copied().max().unwrap_or(0);
-        let inputs = columns.iter().flat_map(|column| column.reads()).filter(|name| !before.contains_key(name));
-        let inputs = inputs.chain(history.by.iter().map(String::as_str));
-        let inputs = Derivation::of_all_rows(stored, expressions, inputs)?;
-        Ok(Some(Self { inputs, places: Vec::new(), by: history.by.clone(), columns, rows_before }))
+        let read = columns.iter().flat_map(|column| column.reads()).filter(|name| !before.contains_key(name));
+        let read: BTreeSet<String> = read.map(str::to_owned).chain(history.by.iter().cloned()).collect();
+        let inputs = Derivation::of_all_rows(stored, expressions, read.iter().map(String::as_str))?;
+        Ok(Some(Self { inputs, places: Vec::new(), read, by: history.by.clone(), columns, rows_before }))
     }
 
     /// Bytes of a row of the columns.
@@ -99,7 +101,8 @@ impl HistoryRows {
         self.columns.iter().map(|column| &column.field)
     }
 
-    /// Adds the columns to a block of the derivation's columns, whose first row has the index `first_row` in the snapshot. `earlier` has the rows before it, and then those before the next block.
+    /// Adds the columns to a block of the derivation's columns, whose first row has the index `first_row` in the snapshot.
+    /// `earlier` has the rows before it, and then those before the next block.
     pub(crate) fn add_to(
         &self,
         block: &RecordBatch,
@@ -131,11 +134,8 @@ impl HistoryRows {
 
     /// The columns that are read, in an order that does not depend on the block, and without dictionaries.
     pub(super) fn read_of(&self, inputs: &RecordBatch) -> Result<RecordBatch, StreamError> {
-        let computed: BTreeSet<&str> = self.fields().map(|field| field.name().as_str()).collect();
-        let names = self.columns.iter().flat_map(|column| column.reads()).filter(|name| !computed.contains(name));
-        let names: BTreeSet<&str> = names.chain(self.by.iter().map(String::as_str)).collect();
-        let (mut fields, mut columns) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
-        for name in names {
+        let (mut fields, mut columns) = (Vec::with_capacity(self.read.len()), Vec::with_capacity(self.read.len()));
+        for name in &self.read {
             let index = inputs.schema_ref().index_of(name)?;
             let column = unpacked(inputs.column(index))?;
             let field = inputs.schema_ref().field(index).clone().with_nullable(true);
