@@ -42,18 +42,28 @@ struct LaneFeed {
 impl LaneInterleaver {
     /// Starts to compute rows `start..end`, counted over the lanes in turn.
     pub(super) fn start(epoch: &ShuffledEpoch, lanes: &[Lane], start: u64, end: u64) -> Self {
-        let (mut tasks, tenant) = (JoinSet::new(), Tenant::current());
-        let feeds = lanes.iter().zip(0..).map(|(lane, place)| {
+        // All are made before the first one runs: those that begin in the same row group fetch it once.
+        let made = lanes.iter().zip(0..).map(|(lane, place)| {
             // The lane's offset of the first row at or after a row of all lanes.
             let offset = |row: u64| row.saturating_sub(place).div_ceil(lanes.len() as u64);
             let (first, last) = (offset(start), offset(end));
             let next_window = lane.window_at(first);
             let windows = next_window..if last > first { lane.window_at(last - 1) + 1 } else { next_window };
+            let task = if windows.is_empty() {
+                LaneTask::new(epoch, lane.start)
+            } else {
+                let (first_row, last_row) = (lane.offsets(next_window).start, lane.offsets(windows.end - 1).end);
+                LaneTask::new(epoch, lane.start + last_row).beginning_at(lane.start + first_row)
+            };
+            (task, *lane, windows)
+        });
+        let made: Vec<_> = made.collect();
+        let (mut tasks, tenant) = (JoinSet::new(), Tenant::current());
+        let feeds = made.into_iter().map(|(task, lane, windows)| {
             let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
-            let last_row = if windows.is_empty() { 0 } else { lane.offsets(windows.end - 1).end };
-            let task = LaneTask::new(epoch, lane.start + last_row);
-            tasks.spawn(tenant.scope(task.run(*lane, windows, sender)).in_current_span());
-            LaneFeed { lane: *lane, receiver, next_window, window: None, offsets: 0..0 }
+            let next_window = windows.start;
+            tasks.spawn(tenant.scope(task.run(lane, windows, sender)).in_current_span());
+            LaneFeed { lane, receiver, next_window, window: None, offsets: 0..0 }
         });
         Self { epoch: epoch.clone(), feeds: feeds.collect(), next_row: start, _tasks: tasks }
     }

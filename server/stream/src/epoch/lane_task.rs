@@ -8,6 +8,7 @@ use forebay_runtime::{
     log::PARTS,
     metrics::{Stage, StageTimes},
 };
+use forebay_scan::SharedBytes;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -42,6 +43,8 @@ pub(super) struct LaneTask {
     epoch: ShuffledEpoch,
     /// The place in the sequence after the last row that its windows have.
     end: u64,
+    /// The bytes of the row group with the first row, until it is open: another lane may begin in it and leave it earlier.
+    first: Option<Arc<SharedBytes>>,
     /// The row group in which the previous window ended.
     open: Option<OpenRowGroup>,
     /// Dictionaries that went through the chains for the previous window.
@@ -64,11 +67,19 @@ impl LaneTask {
         Self {
             epoch: epoch.clone(),
             end,
+            first: None,
             open: None,
             workspace: Workspace::default(),
             times: StageTimes::default(),
             scan: epoch.opener.prepared.scan(&epoch.opener.environment).timed(),
         }
+    }
+
+    /// From now on, shares what other lanes fetch of the row group with the first row, which has this place.
+    pub(super) fn beginning_at(mut self, place: u64) -> Self {
+        let ShuffledEpoch { opener, sequence } = &self.epoch;
+        self.first = Some(opener.shared(sequence.row_group_at(place)));
+        self
     }
 
     /// Sends a lane's windows of these indices, until the lane ends or a window fails.
@@ -136,6 +147,7 @@ impl LaneTask {
             let start = Instant::now();
             let Some(opened) = groups.next().await else { break };
             let (piece, group) = opened?;
+            self.first = None;
             self.times.add_opened(start, group.fetch_time());
             let reader = PieceReader::new(group, piece, &prepared);
             let read;

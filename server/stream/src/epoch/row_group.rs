@@ -6,7 +6,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use forebay_cache::{CachedChunks, PlanRows};
 use forebay_order::Piece;
 use forebay_runtime::metrics::{self, StageTimes};
-use forebay_scan::ALL_ROWS;
+use forebay_scan::{ALL_ROWS, SharedBytes};
 
 use super::{
     balanced::BalancedReader,
@@ -88,6 +88,11 @@ impl RowGroupOpener {
             CacheLevel::Off => {}
         }
         Self { environment: Arc::clone(environment), prepared: prepared.clone(), cached, chunks }
+    }
+
+    /// The bytes of a row group: while they are held, all who open it share them.
+    pub(super) fn shared(&self, row_group: usize) -> Arc<SharedBytes> {
+        stored::shared(&self.environment, &self.prepared, self.chunks.as_ref(), row_group)
     }
 
     /// Opens a piece's row group, to copy `rows` passing rows from the piece's first one on, at least the piece. Fetches

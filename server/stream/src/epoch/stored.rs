@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use forebay_cache::CachedChunks;
-use forebay_scan::RowGroupChunks;
+use forebay_scan::{RowGroupChunks, SharedBytes};
 
 use crate::{
     environment::Environment,
@@ -27,8 +27,18 @@ pub(super) async fn open(
     row_group: usize,
     stored: Range<u64>,
 ) -> Result<RowReader, StreamError> {
+    let shared = shared(environment, prepared, chunks, row_group);
+    prepared.scan(environment).open_at(row_group, stored, &shared).await
+}
+
+/// The bytes of a row group that its readers share, fetched or not.
+pub(super) fn shared(
+    environment: &Environment,
+    prepared: &PreparedDataset,
+    chunks: Option<&Arc<CachedChunks>>,
+    row_group: usize,
+) -> Arc<SharedBytes> {
     let (snapshot, projection) = (&prepared.snapshot, &prepared.compiled.rows.projection);
     let chunks = chunks.map(|chunks| RowGroupChunks::new(chunks, row_group, file_state(snapshot, row_group)));
-    let shared = environment.sharing.bytes_of(snapshot, row_group, projection, chunks);
-    prepared.scan(environment).open_at(row_group, stored, &shared).await
+    environment.sharing.bytes_of(snapshot, row_group, projection, chunks)
 }
