@@ -68,6 +68,7 @@ pub use ops::{
     encoding::{Encoding, Folds},
     exact_decimal::ExactDecimal,
     fill_null::Fill,
+    group_scales::GroupScales,
     lookup::{LookupTable, TableKeys},
     nearest::{float32_of_decimals, float64_of_decimals},
     pad::Side,

@@ -292,7 +292,7 @@ mod tests {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let mean = f64::from_bits(bits);
             if mean.is_finite() {
-                let op = crate::v1::Standardize { mean: Some(mean), std: None };
+                let op = crate::v1::Standardize { mean: Some(mean), ..crate::v1::Standardize::default() };
                 assert_eq!(decode::<crate::v1::Standardize>(to_json(&op).as_bytes()).unwrap().0.mean, Some(mean));
             }
         }

@@ -14,6 +14,7 @@ use crate::{
         cross::Cross,
         decimal::{self, DecimalVocab},
         fill_null::Fill,
+        group_scales::ScaleIndex,
         list::ListSteps,
         lookup::LookupTable,
         step::{Encoder, Step},
@@ -65,6 +66,8 @@ pub(crate) enum Head {
     Decimals(DecimalVocab),
     /// Hashes several columns together.
     Tuple(Tuple),
+    /// Scales values by what was learned of the group of their row.
+    Grouped(Arc<Grouped>),
     /// Looks up the column in a table.
     Joined(Arc<Joined>),
 }
@@ -75,6 +78,16 @@ pub(crate) struct Tuple {
     /// One chain per component, each yielding the component's hash.
     pub(crate) parts: Vec<CompiledChain>,
     pub(crate) cross: Cross,
+}
+
+/// A value, and the columns that tell the group of its row.
+#[derive(Debug)]
+pub(crate) struct Grouped {
+    /// Yields the value.
+    pub(crate) value: CompiledChain,
+    /// For each column, yields the position of its value, from 1; 0 if no group has it.
+    pub(crate) keys: Vec<CompiledChain>,
+    pub(crate) index: ScaleIndex,
 }
 
 /// A `lookup` or an encoding, with the rest of its chain already applied to the table's rows.
@@ -171,6 +184,11 @@ impl CompiledChain {
             list: None,
             ..self
         }
+    }
+
+    /// Whether the chain is of several columns of its rows.
+    pub(super) fn reads_other_columns(&self) -> bool {
+        matches!(self.head, Head::Tuple(_) | Head::Grouped(_))
     }
 
     /// The kind of number that the chain yields.

@@ -121,6 +121,7 @@ impl CompiledChain {
             }
             (Op::Bytes { n }, _) => self.push_bytes(*n).map_err(problem),
             (Op::Cross { columns, buckets, seed }, _) => self.push_cross(columns, *buckets, *seed, inputs),
+            (Op::ScaleGroups(scales), _) => self.push_group_scales(scales, inputs),
             _ => match self.domain {
                 Domain::Number(number) => self.push_numbers(op, number, inputs).map_err(problem),
                 Domain::Text | Domain::Binary => self.push_strings(op, inputs).map_err(problem),

@@ -6,7 +6,7 @@ use crate::{
         inputs::Inputs,
     },
     error::OpProblem,
-    ops::cross::Cross,
+    ops::{Op, cross::Cross},
     vector::mapped::SharedTables,
 };
 
@@ -18,9 +18,23 @@ impl CompiledChain {
         seed: u64,
         inputs: &mut Inputs,
     ) -> Result<(), ChainProblem> {
-        let problem = |problem| ChainProblem::Op(0, problem);
-        let cross = Cross::compile(columns, buckets, seed).map_err(problem)?;
-        let front = Self {
+        let cross = Cross::compile(columns, buckets, seed).map_err(|problem| ChainProblem::Op(0, problem))?;
+        let mut parts = vec![self.take_front(inputs)];
+        for column in columns {
+            parts.push(Self::of_column(column, &[], inputs)?);
+        }
+        for part in &mut parts {
+            part.push_component();
+        }
+        self.head = Head::Tuple(Tuple { parts, cross });
+        self.set_indices();
+        self.cardinality = Some(buckets);
+        Ok(())
+    }
+
+    /// The chain so far, which becomes one of those that its next head combines.
+    pub(super) fn take_front(&mut self, inputs: &mut Inputs) -> Self {
+        Self {
             input: self.input,
             slot: inputs.next_slot(),
             tables: SharedTables::default(),
@@ -34,27 +48,22 @@ impl CompiledChain {
             rounding: self.rounding,
             filled: self.filled.take(),
             null_advice: None,
-        };
-        let mut parts = vec![front];
-        for column in columns {
-            let part = Self::compile(column, &[], inputs).map_err(|part| match part {
-                ChainProblem::Column(column) => problem(OpProblem::UnknownColumn { column }),
-                ChainProblem::Type => {
-                    problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "of another type" })
-                }
-                other => other,
-            })?;
-            if part.shape != RowShape::Single {
-                return Err(problem(OpProblem::Input { takes: "one value per row", gets: part.words() }));
+        }
+    }
+
+    /// The chain of another column that an op reads: one value per row.
+    pub(super) fn of_column(column: &str, ops: &[Op], inputs: &mut Inputs) -> Result<Self, ChainProblem> {
+        let problem = |problem| ChainProblem::Op(0, problem);
+        let chain = Self::compile(column, ops, inputs).map_err(|found| match found {
+            ChainProblem::Column(column) => problem(OpProblem::UnknownColumn { column }),
+            ChainProblem::Type => {
+                problem(OpProblem::Input { takes: "text, bytes or numbers", gets: "of another type" })
             }
-            parts.push(part);
+            other => other,
+        })?;
+        if chain.shape != RowShape::Single {
+            return Err(problem(OpProblem::Input { takes: "one value per row", gets: chain.words() }));
         }
-        for part in &mut parts {
-            part.push_component();
-        }
-        self.head = Head::Tuple(Tuple { parts, cross });
-        self.set_indices();
-        self.cardinality = Some(buckets);
-        Ok(())
+        Ok(chain)
     }
 }

@@ -10,7 +10,7 @@ use arrow::{
 
 use crate::{
     compile::{
-        chain::{ChainProblem, CompiledChain, Head, Joined, JoinedRows, RowFold, RowShape},
+        chain::{ChainProblem, CompiledChain, Joined, JoinedRows, RowFold, RowShape},
         inputs::Inputs,
     },
     error::OpProblem,
@@ -42,8 +42,8 @@ impl CompiledChain {
         self.push(&Op::Vocab { values: Arc::clone(&encoding.values), oov_buckets: 0 }, inputs)?;
         let fold = encoding.folds.as_ref().map(|folds| row_fold(folds, inputs)).transpose()?;
         let rest = Self::compile_input(0, &DataType::Float64, rest, inputs).map_err(|problem| problem.after(1))?;
-        if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
-            let reason = format!("{} cannot be followed by cross", encoding.op);
+        if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || rest.reads_other_columns() {
+            let reason = format!("{} cannot be followed by cross or a scaler with by", encoding.op);
             return Err(problem(OpProblem::Parameter(reason)));
         }
         let rows: ArrayRef = Arc::new(Float64Array::from(encoding.numbers.clone()));

@@ -46,8 +46,9 @@ impl CompiledChain {
         self.find(&keys.index).map_err(problem)?;
         let data_type = table.values.data_type();
         let rest = Self::compile_input(0, data_type, rest, inputs).map_err(|problem| problem.after(1))?;
-        if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || matches!(rest.head, Head::Tuple(_)) {
-            return Err(problem(OpProblem::Parameter("lookup cannot be followed by lists or cross".to_owned())));
+        if !matches!(rest.shape, RowShape::Single | RowShape::OneHot(_)) || rest.reads_other_columns() {
+            let reason = "lookup cannot be followed by lists, cross or a scaler with by: use the plan's join";
+            return Err(problem(OpProblem::Parameter(reason.to_owned())));
         }
         let rows = rows_after_a_null(&table.values, keys.rows.as_deref()).map_err(ChainProblem::Table)?;
         let decimals = rest.is_decimals().then(|| Arc::clone(&rows));

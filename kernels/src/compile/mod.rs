@@ -8,6 +8,7 @@ pub(crate) mod chain;
 pub(crate) mod chain_ops;
 mod cross;
 mod encoding;
+mod group_scales;
 pub(crate) mod inputs;
 mod list_ops;
 mod lookup;

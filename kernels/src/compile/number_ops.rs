@@ -120,6 +120,7 @@ impl CompiledChain {
             | Op::Ngram { .. }
             | Op::Bytes { .. }
             | Op::Lookup(_)
+            | Op::ScaleGroups(_)
             | Op::Encode(_) => return Ok(None),
         }))
     }

@@ -20,6 +20,7 @@ use crate::{
     },
     ops::{
         decimal::{DecimalVocab, Decimals},
+        group_scales::ScaleIndex,
         hash,
         step::Encoder,
     },
@@ -58,6 +59,8 @@ enum Source<'a> {
     Decimals { column: ArrayRef, start: usize, vocab: &'a DecimalVocab },
     /// The components of a tuple.
     Tuple(Vec<Feed<'a>>),
+    /// A value, and the keys of its row's group.
+    Grouped { value: Box<Feed<'a>>, keys: Vec<Feed<'a>>, index: &'a ScaleIndex },
     /// Rows of a lookup table.
     Joined { front: Box<Feed<'a>>, fold: Option<(Box<Feed<'a>>, i64)>, rows: &'a Collected },
 }
@@ -87,6 +90,11 @@ impl<'a> Feed<'a> {
             Head::Tuple(tuple) => {
                 let parts = tuple.parts.iter().map(|part| Self::new(part, inputs, rows, mapped));
                 Source::Tuple(parts.collect::<Result<_, _>>()?)
+            }
+            Head::Grouped(grouped) => {
+                let value = Box::new(Self::new(&grouped.value, inputs, rows, mapped)?);
+                let keys = grouped.keys.iter().map(|key| Self::new(key, inputs, rows, mapped));
+                Source::Grouped { value, keys: keys.collect::<Result<_, _>>()?, index: &grouped.index }
             }
             Head::Joined(joined) => {
                 let JoinedRows::Numbers(found) = &joined.rows else { return Err(unreadable(None)) };
@@ -121,6 +129,18 @@ impl<'a> Feed<'a> {
             // The steps were already applied to the dictionary.
             Source::Mapped { values, keys } => return keys.load(&values.values, rows, tile),
             Source::Tuple(parts) => self.load_tuple(parts, rows, tile),
+            Source::Grouped { value, keys, index } => {
+                let mut places = Vec::with_capacity(rows.len());
+                for (columns, key) in keys.iter().enumerate() {
+                    key.load(rows.clone(), tile);
+                    tile.write_ints(|next| match columns {
+                        0 => places.extend_from_slice(next),
+                        _ => index.extend(columns, &mut places, next),
+                    });
+                }
+                value.load(rows, tile);
+                index.apply(&places, tile);
+            }
             Source::Joined { front, fold, rows: found } => {
                 front.load(rows.clone(), tile);
                 if let Some((fold, count)) = fold {
@@ -289,7 +309,7 @@ impl<'a> Source<'a> {
                     }
                 });
             }
-            Self::Mapped { .. } | Self::Tuple(_) | Self::Joined { .. } => {}
+            Self::Mapped { .. } | Self::Tuple(_) | Self::Grouped { .. } | Self::Joined { .. } => {}
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod encoding;
 pub(crate) mod exact_decimal;
 pub(crate) mod fill_null;
 pub(crate) mod first_n;
+pub(crate) mod group_scales;
 pub(crate) mod hash;
 pub(crate) mod hash_bucket;
 pub(crate) mod list;
@@ -46,7 +47,9 @@ pub(crate) mod vocab_index;
 
 use std::sync::Arc;
 
-use crate::ops::{encoding::Encoding, fill_null::Fill, lookup::LookupTable, pad::Side, vocab::VocabValues};
+use crate::ops::{
+    encoding::Encoding, fill_null::Fill, group_scales::GroupScales, lookup::LookupTable, pad::Side, vocab::VocabValues,
+};
 
 /// One op of a chain, with all learned parameters filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +141,8 @@ pub enum Op {
         /// The interquartile range.
         scale: f64,
     },
+    /// A scaler with what it learned of each group of rows.
+    ScaleGroups(Arc<GroupScales>),
     /// The hash of a tuple of the chain's value and other columns, modulo `buckets`.
     Cross {
         /// The other columns.
@@ -224,6 +229,18 @@ pub enum Op {
 }
 
 impl Op {
+    /// The shift and the divisor of `standardize`, `min_max` and `robust`; `None` for other ops, and if a parameter is not
+    /// valid.
+    pub fn shift_and_divisor(&self) -> Option<(f64, f64)> {
+        let scale = match self {
+            Self::Standardize { mean, std } => standardize::compile(*mean, *std),
+            Self::MinMax { min, max } => min_max::compile(*min, *max),
+            Self::Robust { center, scale } => robust::compile(*center, *scale),
+            _ => return None,
+        };
+        scale.ok().map(|scale| (scale.shift, scale.divisor))
+    }
+
     /// The op's name in a plan.
     pub fn name(&self) -> &'static str {
         match self {
@@ -242,6 +259,7 @@ impl Op {
             Self::BoxCox { .. } => "box_cox",
             Self::MaxAbs { .. } => "max_abs",
             Self::Robust { .. } => "robust",
+            Self::ScaleGroups(scales) => scales.op,
             Self::Cross { .. } => "cross",
             Self::MultiHot { .. } => "multi_hot",
             Self::FirstN { .. } => "first_n",

@@ -73,7 +73,7 @@ pub(crate) struct Indices {
 
 impl Indices {
     fn get(&mut self, values: &Arc<VocabValues>) -> Result<Arc<VocabIndex>, OpProblem> {
-        if let Some((_, index)) = self.values.iter().find(|(list, _)| Arc::ptr_eq(list, values)) {
+        if let Some((_, index)) = self.values.iter().find(|(list, _)| Arc::ptr_eq(list, values) || list == values) {
             return Ok(Arc::clone(index));
         }
         let index = match values.as_ref() {
@@ -93,7 +93,8 @@ impl Indices {
     /// The index of a list of decimals for columns of a scale; `None` for other lists.
     fn decimals(&mut self, values: &Arc<VocabValues>, scale: i8) -> Result<Option<Arc<DecimalIndex>>, OpProblem> {
         let VocabValues::Decimals(texts) = values.as_ref() else { return Ok(None) };
-        let is_known = |(list, of, _): &&(Arc<VocabValues>, i8, _)| Arc::ptr_eq(list, values) && *of == scale;
+        let is_known =
+            |(list, of, _): &&(Arc<VocabValues>, i8, _)| *of == scale && (Arc::ptr_eq(list, values) || list == values);
         if let Some((.., index)) = self.decimals.iter().find(is_known) {
             return Ok(Some(Arc::clone(index)));
         }

@@ -66,8 +66,20 @@ pub(crate) fn samples(mean: f64, spread: f64) -> Vec<Sample> {
 }
 
 /// The ops that are not steps over numbers.
-const OTHERS: [&str; 11] =
-    ["OneHot", "Cross", "MultiHot", "FirstN", "LastN", "Pad", "AttentionMask", "Bytes", "Lookup", "Encode", "Ngram"];
+const OTHERS: [&str; 12] = [
+    "OneHot",
+    "ScaleGroups",
+    "Cross",
+    "MultiHot",
+    "FirstN",
+    "LastN",
+    "Pad",
+    "AttentionMask",
+    "Bytes",
+    "Lookup",
+    "Encode",
+    "Ngram",
+];
 
 #[test]
 fn every_op_over_numbers_has_a_sample() {

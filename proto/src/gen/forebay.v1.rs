@@ -393,23 +393,49 @@ impl ::prost::Name for Log1p {
 const NAME: &'static str = "Log1p";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Log1p".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Log1p".into() }}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Standardize {
     #[prost(double, optional, tag = "1")]
     pub mean: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "2")]
     pub std: ::core::option::Option<f64>,
+    /// Columns that tell groups of rows apart, such as the one that names a series: mean and std are learned of each group.
+    #[prost(string, repeated, tag = "3")]
+    pub by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "4")]
+    pub scales: ::core::option::Option<Scales>,
 }
 impl ::prost::Name for Standardize {
 const NAME: &'static str = "Standardize";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Standardize".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Standardize".into() }}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+/// What a fit has learned of each group of rows, by ascending keys: a value becomes (x - shift) / divisor. A row of no such group,
+/// and one without a key, becomes null.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Scales {
+    /// For each column of by, its value in each group.
+    #[prost(message, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<VocabValues>,
+    #[prost(double, repeated, tag = "2")]
+    pub shifts: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub divisors: ::prost::alloc::vec::Vec<f64>,
+}
+impl ::prost::Name for Scales {
+const NAME: &'static str = "Scales";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.Scales".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.Scales".into() }}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MinMax {
     #[prost(double, optional, tag = "1")]
     pub min: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "2")]
     pub max: ::core::option::Option<f64>,
+    /// Columns that tell groups of rows apart, such as the one that names a series: min and max are learned of each group.
+    #[prost(string, repeated, tag = "3")]
+    pub by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "4")]
+    pub scales: ::core::option::Option<Scales>,
 }
 impl ::prost::Name for MinMax {
 const NAME: &'static str = "MinMax";
@@ -445,6 +471,10 @@ pub struct Vocab {
     /// Learned values, in index order.
     #[prost(message, optional, tag = "4")]
     pub values: ::core::option::Option<VocabValues>,
+    /// The name of a vocabulary that several ops of the plan learn together, from the values of all their columns. All have the same
+    /// parameters. Empty: its own.
+    #[prost(string, tag = "5")]
+    pub shared: ::prost::alloc::string::String,
 }
 impl ::prost::Name for Vocab {
 const NAME: &'static str = "Vocab";
@@ -533,12 +563,17 @@ impl ::prost::Name for MaxAbs {
 const NAME: &'static str = "MaxAbs";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.MaxAbs".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.MaxAbs".into() }}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Robust {
     #[prost(double, optional, tag = "1")]
     pub center: ::core::option::Option<f64>,
     #[prost(double, optional, tag = "2")]
     pub scale: ::core::option::Option<f64>,
+    /// Columns that tell groups of rows apart, such as the one that names a series: center and scale are learned of each group.
+    #[prost(string, repeated, tag = "3")]
+    pub by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "4")]
+    pub scales: ::core::option::Option<Scales>,
 }
 impl ::prost::Name for Robust {
 const NAME: &'static str = "Robust";

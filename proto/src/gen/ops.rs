@@ -146,12 +146,12 @@ pub fn is_arithmetic(op: &OneOp) -> bool {
 pub fn learns(op: &OneOp) -> bool {
     match op {
         OneOp::FillNull(op) => matches!(op.fill, Some(v1::fill_null::Fill::Stat(_))),
-        OneOp::Standardize(op) => op.mean.is_none() && op.std.is_none(),
-        OneOp::MinMax(op) => op.min.is_none() && op.max.is_none(),
+        OneOp::Standardize(op) => op.mean.is_none() && op.std.is_none() && op.scales.is_none(),
+        OneOp::MinMax(op) => op.min.is_none() && op.max.is_none() && op.scales.is_none(),
         OneOp::Bucketize(op) => op.boundaries.is_empty() && op.integers.is_empty() && op.unsigned.is_empty(),
         OneOp::Vocab(op) => op.values.is_none(),
         OneOp::MaxAbs(op) => op.max_abs.is_none(),
-        OneOp::Robust(op) => op.center.is_none() && op.scale.is_none(),
+        OneOp::Robust(op) => op.center.is_none() && op.scale.is_none() && op.scales.is_none(),
         OneOp::CountEncode(op) => op.values.is_none(),
         OneOp::TargetMean(op) => op.values.is_none(),
         _ => false,

@@ -87,7 +87,7 @@ pub(super) fn ops(table: &Table) -> String {
     let mut code = format!(
         "\"\"\"The ops of a plan, one class per message of plan.proto. The server defines what they compute.\n\n{HEAD}\n\"\"\"\n\n\
          from __future__ import annotations\n\nfrom dataclasses import dataclass\nfrom math import inf\nfrom typing import ClassVar\n\n\
-         from forebay._plan.arguments import INT64_MAX\nfrom forebay._plan.op import Op\nfrom forebay._plan.values import FittedRows, Normalize, VocabValues\n"
+         from forebay._plan.arguments import INT64_MAX\nfrom forebay._plan.op import Op\nfrom forebay._plan.values import FittedRows, Normalize, Scales, VocabValues\n"
     );
     for op in &table.ops {
         code += &class(op);
@@ -185,17 +185,28 @@ fn kind(kind: &Kind) -> String {
 pub(super) fn builder(table: &Table) -> String {
     let by_fields = table.ops.iter().filter(|op| !BY_HAND.contains(&op.name.as_str()));
     let methods: String = by_fields.map(method).collect();
-    let checks = ["INT64_MAX", "INT64_MIN", "choice", "fill_value", "in_range", "number", "together", "whole_number"];
+    let checks = [
+        "INT64_MAX",
+        "INT64_MIN",
+        "choice",
+        "column_names",
+        "fill_value",
+        "in_range",
+        "number",
+        "together",
+        "whole_number",
+    ];
     let is_used = |name: &&str| {
         methods.split(|letter: char| letter != '_' && !letter.is_alphanumeric()).any(|word| word == *name)
     };
     let checks: String = checks.iter().filter(|name| is_used(name)).map(|name| format!("    {name},\n")).collect();
+    let sequence = if is_used(&"Sequence") { "from collections.abc import Sequence\n" } else { "" };
     let mut enums: Vec<String> = enums(table).iter().map(|kind| kind.name().to_owned()).collect();
     enums.sort_unstable();
     let enums: String = enums.iter().filter(|name| is_used(&name.as_str())).map(|name| format!(", {name}")).collect();
     format!(
         "\"\"\"The methods that add an op to a chain, of ops that take their fields as arguments.\n\n{HEAD}\n\"\"\"\n\n\
-         from __future__ import annotations\n\nfrom typing import TypeVar\n\n\
+         from __future__ import annotations\n\n{sequence}from typing import TypeVar\n\n\
          from forebay._plan.arguments import (\n{checks})\nfrom forebay._plan.op import Op\n\n\
          from . import ops\nfrom .messages import ENUMS{enums}\n\n\
          Chain = TypeVar(\"Chain\", bound=\"OpMethods\")\n\n\n\
@@ -217,18 +228,17 @@ fn method(op: &Op) -> String {
         }
         arguments.push(argument(one));
     }
-    let shadows = given.iter().any(|one| ["min", "max"].contains(&one.name.as_str()));
-    let lint = if shadows { "  # noqa: A002" } else { "" };
-    let mut code = format!("\n    def {}({}) -> Chain:{lint}\n", op.name, arguments.join(", "));
-    let suffix = match learned.len() {
-        0 => "",
-        1 => "; learned unless given",
-        _ => "; learned unless both are given",
+    let mut code = signature(&op.name, &arguments);
+    let suffix = match learned[..] {
+        [] => String::new(),
+        [first, second] => format!("; learned unless {} and {} are given", first.python, second.python),
+        _ => "; learned unless given".to_owned(),
     };
     code += &docstring(&format!("{}{suffix}", op.meaning), 8);
     if let [first, second] = learned[..] {
+        let by = if given.iter().any(|one| one.name == "by") { ", by" } else { "" };
         code += &format!(
-            "        together(\"{}\", {{\"{}\": {}, \"{}\": {}}})\n",
+            "        together(\"{}\", {{\"{}\": {}, \"{}\": {}}}{by})\n",
             op.name, first.name, first.python, second.name, second.python
         );
     }
@@ -242,10 +252,30 @@ fn method(op: &Op) -> String {
     code + "            )\n        )\n"
 }
 
+/// The first lines of a method: on one line if they fit.
+fn signature(name: &str, arguments: &[String]) -> String {
+    const SHADOWS: &str = "  # noqa: A002";
+    let shadows = |argument: &str| argument.starts_with("min:") || argument.starts_with("max:");
+    let (joined, is_noted) = (arguments.join(", "), arguments.iter().any(|argument| shadows(argument)));
+    let line = format!("\n    def {name}({joined}) -> Chain:");
+    if line.len() <= LINE_LENGTH {
+        return line + if is_noted { SHADOWS } else { "" } + "\n";
+    }
+    if !is_noted {
+        return format!("\n    def {name}(\n        {joined}\n    ) -> Chain:\n");
+    }
+    let lines = arguments.iter().map(|argument| {
+        let note = if shadows(argument) { SHADOWS } else { "" };
+        format!("        {argument},{note}\n")
+    });
+    format!("\n    def {name}(\n{}    ) -> Chain:\n", lines.collect::<String>())
+}
+
 fn argument(parameter: &Parameter) -> String {
     let (annotation, zero) = attribute(parameter);
     let (annotation, zero) = match &parameter.kind {
         Kind::Enum(kind) => (kind.name().to_owned(), zero.to_lowercase()),
+        Kind::String if parameter.presence == Presence::Repeated => ("str | Sequence[str]".to_owned(), zero),
         _ => (annotation, zero),
     };
     match (parameter.is_required, parameter.default.as_str()) {
@@ -261,6 +291,7 @@ fn checked(op: &Op, parameter: &Parameter) -> String {
     let place = format!("\"{}: {python}\", {python}", op.name);
     let check = match &parameter.kind {
         Kind::Enum(kind) => format!("choice({place}, ENUMS[\"{}\"])", kind.name()),
+        Kind::String if parameter.presence == Presence::Repeated => format!("column_names({place})"),
         Kind::Double if parameter.index == Index::Added => format!("fill_value({place})"),
         Kind::Double => match (parameter.low, parameter.high) {
             (None, None) => format!("number({place})"),

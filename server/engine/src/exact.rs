@@ -16,11 +16,12 @@ const VALUES_BETWEEN_CARRIES: u32 = 1 << 28;
 /// Exponent of the smallest positive float64.
 const UNIT_EXPONENT: i32 = -1074;
 
-/// Digits of a sum: 1074 bits after the binary point, 1024 before it, and 64 for the count, with room for the sign.
-const SUM_DIGITS: usize = (1074 + 1024 + 64) / DIGIT_BITS as usize + 3;
+/// Words of a sum of squares in full: twice 1074 bits after the binary point, twice 1024 before it, and 64 for the count, with
+/// room for the sign. A sum has half as many.
+const WORDS_MAX: usize = (2 * (1074 + 1024) + 64) / DIGIT_BITS as usize + 4;
 
-/// Digits of a sum of squares: twice as many bits on both sides of the binary point.
-const SQUARES_DIGITS: usize = (2 * (1074 + 1024) + 64) / DIGIT_BITS as usize + 4;
+/// Words that one value changes.
+const VALUE_WORDS: usize = 3;
 
 /// Bits of a quotient or a root before rounding: more than the 53 of a float64 and the bit that decides the rounding.
 /// The rest is reduced to whether it is zero.
@@ -36,17 +37,20 @@ pub(super) struct Moments {
     is_infinite: bool,
 }
 
-/// An integer, as the sum of its words times powers of 2³².
+/// An integer, as the sum of its words times powers of 2³². Only the words between those that values have changed are stored:
+/// a few, unless values are of very different magnitudes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Digits {
-    words: Box<[i64]>,
+    words: Vec<i64>,
+    /// The power of the first word.
+    first: usize,
     values_until_carry: u32,
 }
 
 impl Moments {
     /// Creates the moments of no values.
     pub(super) fn new() -> Self {
-        Self { count: 0, sum: Digits::new(SUM_DIGITS), squares: Digits::new(SQUARES_DIGITS), is_infinite: false }
+        Self { count: 0, sum: Digits::new(), squares: Digits::new(), is_infinite: false }
     }
 
     /// Adds a float. NaN is treated like an infinity: there is no mean.
@@ -109,10 +113,13 @@ impl Moments {
     /// Serializes the state, to be merged elsewhere.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut carried = self.clone();
-        carried.sum.carry();
-        carried.squares.carry();
-        let words = carried.sum.words.iter().chain(&carried.squares.words);
-        let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = Vec::new();
+        for digits in [&mut carried.sum, &mut carried.squares] {
+            digits.carry();
+            let head = [digits.first as u64, digits.words.len() as u64];
+            bytes.extend(head.into_iter().flat_map(u64::to_le_bytes));
+            bytes.extend(digits.words.iter().flat_map(|word| word.to_le_bytes()));
+        }
         bytes.extend(self.count.to_le_bytes());
         bytes.push(self.is_infinite.into());
         bytes
@@ -121,18 +128,11 @@ impl Moments {
     /// Reads the result of [`Self::to_bytes`]; `None` for other bytes.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (is_infinite, words) = bytes.split_last()?;
-        if words.len() != (SUM_DIGITS + SQUARES_DIGITS + 1) * 8 {
-            return None;
-        }
-        let mut words = words.chunks_exact(8).filter_map(|word| Some(i64::from_le_bytes(word.try_into().ok()?)));
-        let sum = words.by_ref().take(SUM_DIGITS).collect();
-        let squares = words.by_ref().take(SQUARES_DIGITS).collect();
-        Some(Self {
-            count: words.next()?.cast_unsigned(),
-            sum: Digits { words: sum, values_until_carry: VALUES_BETWEEN_CARRIES },
-            squares: Digits { words: squares, values_until_carry: VALUES_BETWEEN_CARRIES },
-            is_infinite: *is_infinite != 0,
-        })
+        let (words, rest) = words.as_chunks();
+        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+        let (sum, squares, count) = (Digits::read(&mut words)?, Digits::read(&mut words)?, words.next()?);
+        let is_whole = rest.is_empty() && words.next().is_none();
+        is_whole.then_some(Self { count, sum, squares, is_infinite: *is_infinite != 0 })
     }
 
     /// Returns the number of values.
@@ -142,15 +142,43 @@ impl Moments {
 
     /// Returns the bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        (self.sum.words.len() + self.squares.words.len()) * size_of::<i64>()
+        (self.sum.words.capacity() + self.squares.words.capacity()) * size_of::<i64>()
     }
 }
 
 // === impl Digits ===
 
 impl Digits {
-    fn new(digits: usize) -> Self {
-        Self { words: vec![0; digits].into(), values_until_carry: VALUES_BETWEEN_CARRIES }
+    fn new() -> Self {
+        Self { words: Vec::new(), first: 0, values_until_carry: VALUES_BETWEEN_CARRIES }
+    }
+
+    /// Reads the power of the first word, the number of words and the words.
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        let (first, count) = (usize::try_from(words.next()?).ok()?, usize::try_from(words.next()?).ok()?);
+        if first > WORDS_MAX || count > WORDS_MAX {
+            return None;
+        }
+        let read: Vec<i64> = words.take(count).map(u64::cast_signed).collect();
+        (read.len() == count).then_some(Self { words: read, first, values_until_carry: VALUES_BETWEEN_CARRIES })
+    }
+
+    /// Stores `count` words from a power on.
+    #[cold]
+    fn widen(&mut self, first: usize, count: usize) {
+        if self.words.is_empty() {
+            self.first = first;
+        }
+        if first < self.first {
+            self.words.splice(..0, std::iter::repeat_n(0, self.first - first));
+            self.first = first;
+        }
+        let words = (first + count - self.first).max(self.words.len());
+        self.words.resize(words, 0);
+    }
+
+    fn has(&self, first: usize, count: usize) -> bool {
+        self.first <= first && first + count <= self.first + self.words.len()
     }
 
     /// Adds ±`whole` × 2^`place`.
@@ -158,7 +186,11 @@ impl Digits {
         let first = (place / DIGIT_BITS) as usize;
         let shifted = u128::from(whole) << (place % DIGIT_BITS);
         let digits = [shifted as u32, (shifted >> 32) as u32, (shifted >> 64) as u32].map(i64::from);
-        for (word, digit) in self.words[first..first + 3].iter_mut().zip(digits) {
+        if !self.has(first, VALUE_WORDS) {
+            self.widen(first, VALUE_WORDS);
+        }
+        let at = first - self.first;
+        for (word, digit) in self.words[at..at + VALUE_WORDS].iter_mut().zip(digits) {
             *word += if is_negative { -digit } else { digit };
         }
         self.values_until_carry -= 1;
@@ -168,34 +200,47 @@ impl Digits {
     }
 
     fn merge(&mut self, other: &Self) {
+        if other.words.is_empty() {
+            return;
+        }
         let mut other = other.clone();
         other.carry();
         self.carry();
-        for (word, more) in self.words.iter_mut().zip(&other.words) {
+        if !self.has(other.first, other.words.len()) {
+            self.widen(other.first, other.words.len());
+        }
+        let at = other.first - self.first;
+        for (word, more) in self.words[at..].iter_mut().zip(&other.words) {
             *word += more;
         }
         self.carry();
     }
 
-    /// Propagates the bits beyond 32 of each word to the next; only the last word may remain negative.
+    /// Propagates the bits beyond 32 of each word to the next; only the last word may be negative.
     fn carry(&mut self) {
+        self.values_until_carry = VALUES_BETWEEN_CARRIES;
+        let Some((last, words)) = self.words.split_last_mut() else { return };
         let mut carry = 0;
-        let last = self.words.len() - 1;
-        for word in &mut self.words[..last] {
+        for word in words {
             let whole = *word + carry;
             carry = whole >> DIGIT_BITS;
             *word = whole & i64::from(u32::MAX);
         }
-        self.words[last] += carry;
-        self.values_until_carry = VALUES_BETWEEN_CARRIES;
+        *last += carry;
+        if last.unsigned_abs() > u64::from(u32::MAX) {
+            let more = *last >> DIGIT_BITS;
+            *last &= i64::from(u32::MAX);
+            self.words.push(more);
+        }
     }
 
     fn total(&self) -> BigInt {
         let mut carried = self.clone();
         carried.carry();
-        let last = carried.words.len() - 1;
-        let digits: Vec<u32> = carried.words[..last].iter().map(|word| *word as u32).collect();
-        (BigInt::from(carried.words[last]) << (last * DIGIT_BITS as usize)) + BigInt::from(BigUint::new(digits))
+        let Some((last, digits)) = carried.words.split_last() else { return BigInt::ZERO };
+        let digits: Vec<u32> = digits.iter().map(|word| *word as u32).collect();
+        let whole = (BigInt::from(*last) << (digits.len() * DIGIT_BITS as usize)) + BigInt::from(BigUint::new(digits));
+        whole << (self.first * DIGIT_BITS as usize)
     }
 }
 
@@ -258,4 +303,63 @@ fn power_of_two(exponent: i64) -> f64 {
     }
     let bits = if exponent >= -1022 { ((exponent + 1023) as u64) << 52 } else { 1 << (exponent + 1074).max(0) };
     f64::from_bits(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_between_the_values_in_any_order() {
+        let values = [-1.5, 1e300, 5e-324, -1e300, 3.25, f64::MAX, -f64::MAX, -0.0, 2.0_f64.powi(64)];
+        let mut forwards = Moments::new();
+        for value in values {
+            forwards.add(value);
+        }
+        for cut in 0..values.len() {
+            let (mut one, mut other) = (Moments::new(), Moments::new());
+            for (place, value) in values.into_iter().enumerate().rev() {
+                if place < cut { one.add(value) } else { other.add(value) }
+            }
+            // Merging and carrying an empty or a negative sum many times changes nothing.
+            for _ in 0..100 {
+                one.merge(&Moments::new());
+                one = Moments::from_bytes(&one.to_bytes()).unwrap();
+            }
+            other.merge(&one);
+            assert_eq!((other.mean(), other.deviation()), (forwards.mean(), forwards.deviation()), "{cut}");
+            assert!(other.sum.words.len() < WORDS_MAX / 2 + 4 && other.squares.words.len() < WORDS_MAX + 4);
+        }
+    }
+
+    #[test]
+    fn values_of_one_magnitude_need_few_words() {
+        let mut moments = Moments::new();
+        (0..100_000).for_each(|value| moments.add(f64::from(value) * -0.25));
+        assert!(moments.heap_bytes() < 200, "{}", moments.heap_bytes());
+        moments.merge(&moments.clone());
+        assert!(moments.to_bytes().len() < 200, "{}", moments.to_bytes().len());
+        let mut cut = moments.to_bytes();
+        cut.remove(3);
+        assert!(Moments::from_bytes(&cut).is_none() && Moments::from_bytes(&[]).is_none());
+    }
+
+    #[test]
+    fn words_carry_before_they_overflow() {
+        let mut digits = Digits::new();
+        let units = VALUES_BETWEEN_CARRIES / 4;
+        digits.values_until_carry = units;
+        // As if a quarter of the values between carries had been added, several times.
+        for _ in 0..5 {
+            digits.add(true, u64::MAX, 31);
+            digits.words.iter_mut().for_each(|word| *word *= i64::from(units));
+            digits.carry();
+        }
+        let negated = -digits.total();
+        let mut expected = BigInt::ZERO;
+        for _ in 0..5 {
+            expected = (expected + (BigInt::from(u64::MAX) << 31_u32)) * units;
+        }
+        assert_eq!(negated, expected);
+    }
 }

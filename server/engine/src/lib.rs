@@ -7,6 +7,7 @@
 mod counts;
 mod distribution;
 mod exact;
+mod groups;
 mod job;
 mod memory;
 mod moments;
@@ -39,6 +40,7 @@ use forebay_runtime::{
 };
 
 pub use distribution::{Distribution, EXACT_VALUES_MAX, SKETCH_SHARE_ERROR_MAX, distribution_schema};
+pub use groups::{Groups, group_rows};
 pub use job::{Job, QUEUE_BATCHES_MAX};
 pub use moments::Summary;
 pub use partial::{Merge, Merged, PARTIAL_COLUMNS, PartialRows, PartialShape, partial_schema};

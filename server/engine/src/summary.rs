@@ -61,7 +61,8 @@ fn plan(leaf: Arc<dyn ExecutionPlan>, columns: usize) -> Result<Arc<dyn Executio
     Ok(Arc::new(AggregateExec::try_new(AggregateMode::Single, group, aggregates, filters, leaf, schema)?))
 }
 
-fn summary(row: &RecordBatch, column: usize) -> Option<Summary> {
+/// The summary in a column of a row; `None` without values.
+pub(super) fn summary(row: &RecordBatch, column: usize) -> Option<Summary> {
     let moments = row.column(column).as_struct_opt()?;
     let number = |index: usize| {
         let array = moments.column(index).as_primitive_opt::<Float64Type>()?;

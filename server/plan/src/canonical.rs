@@ -7,7 +7,7 @@ use forebay_proto::{
 };
 use forebay_runtime::state::short_digest;
 
-use super::{decode_image::defaults, default_dtype::dtype_of, history_ops::history_path};
+use super::{decode_image::defaults, default_dtype::dtype_of, grouped_ops::scales_mut, history_ops::history_path};
 
 /// Returns the plan with one column per part, one column per lookup, a dtype for every output and a key for every join.
 /// Parts are concatenated, so no output changes, and each op has its own fields for what it learns from its column.
@@ -87,6 +87,9 @@ fn canonical_op(mut op: v1::Op) -> v1::Op {
     if let Some(OpMessage::DecodeImage(message)) = &mut op.op {
         defaults::write(message);
     }
+    if let Some(Some(scales)) = op.op.as_mut().and_then(scales_mut) {
+        scales.keys.iter_mut().for_each(|keys| canonical_decimals(&mut keys.decimals));
+    }
     let texts = match &mut op.op {
         Some(
             OpMessage::Vocab(v1::Vocab { values: Some(values), .. })
@@ -96,12 +99,16 @@ fn canonical_op(mut op: v1::Op) -> v1::Op {
         Some(OpMessage::FillNull(v1::FillNull { fill: Some(Fill::Decimal(text)) })) => std::slice::from_mut(text),
         _ => &mut [],
     };
+    canonical_decimals(texts);
+    op
+}
+
+fn canonical_decimals(texts: &mut [String]) {
     for text in texts {
         if let Some(canonical) = ExactDecimal::canonical(text) {
             *text = canonical;
         }
     }
-    op
 }
 
 /// Returns the number of canonical parts of a part.

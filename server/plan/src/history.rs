@@ -10,6 +10,7 @@ use forebay_proto::{
 };
 
 use super::{
+    by::check_by,
     chain_start::skip_op,
     error::PlanError,
     history_ops::{history_op, name_of},
@@ -87,17 +88,7 @@ pub fn check_history(history: &v1::History, path: &str) -> Result<(), PlanError>
         let reason = "missing: expected the column that orders the rows of a series, such as a time";
         return Err(PlanError::field(format!("{path}.order"), reason));
     }
-    check_by(&history.by, &history.order, path)
-}
-
-/// Checks that the columns of a series are different ones.
-pub(super) fn check_by(by: &[String], order: &str, path: &str) -> Result<(), PlanError> {
-    for (index, column) in by.iter().enumerate() {
-        if by[..index].contains(column) || column == order {
-            return Err(PlanError::field(format!("{path}.by[{index}]"), format!("\"{column}\" is named twice")));
-        }
-    }
-    Ok(())
+    check_by(&history.by, Some(&history.order), path)
 }
 
 /// Checks the ops before one that reads earlier rows.

@@ -3,6 +3,8 @@
 //! An op learns from the output of the ops before it, so a chain with k learning ops takes k passes. Each pass answers
 //! the first open question of every chain.
 
+use std::collections::BTreeMap;
+
 use forebay_kernels::{CompileError, Op};
 use forebay_proto::{
     ops,
@@ -13,6 +15,8 @@ use super::{
     chain_start::{chain_start, skip_op},
     encodings,
     error::PlanError,
+    group_scales,
+    grouped_ops::{by, scales_mut},
     lookup::Tables,
     ops::{checked_op, kernel_op},
     path::chain_path,
@@ -86,9 +90,18 @@ pub enum Statistic {
         min_count: u64,
         /// Limit of values; 0: no limit.
         max_size: u64,
+        /// The name of the vocabulary, if several ops learn it together; otherwise empty.
+        shared: String,
     },
     /// All values with their counts, ordered like a vocabulary.
     Counts,
+    /// A statistic of the rows with the same values in some columns.
+    OfGroups {
+        /// The columns.
+        by: Vec<String>,
+        /// The mean and deviation, the range, or the median and quartiles.
+        statistic: Box<Statistic>,
+    },
     /// The smoothed means of a label for each value and fold.
     TargetMean {
         /// The column of the label.
@@ -108,6 +121,19 @@ impl Statistic {
         matches!(self, Self::Mode | Self::Vocabulary { .. } | Self::Counts | Self::TargetMean { .. })
     }
 
+    /// Returns the columns that tell groups apart.
+    pub fn by(&self) -> &[String] {
+        if let Self::OfGroups { by, .. } = self { by } else { &[] }
+    }
+
+    /// Returns the name of a vocabulary that several ops learn together.
+    pub fn shared(&self) -> Option<&str> {
+        match self {
+            Self::Vocabulary { shared, .. } if !shared.is_empty() => Some(shared),
+            _ => None,
+        }
+    }
+
     /// Returns the statistic in words.
     pub fn words(&self) -> String {
         match self {
@@ -119,8 +145,10 @@ impl Statistic {
             Self::MedianAndQuartiles => "median and quartiles".to_owned(),
             Self::Mode => "most frequent value".to_owned(),
             Self::Quantiles(count) => format!("edges of {count} quantiles"),
-            Self::Vocabulary { .. } => "vocabulary".to_owned(),
+            Self::Vocabulary { shared, .. } if shared.is_empty() => "vocabulary".to_owned(),
+            Self::Vocabulary { shared, .. } => format!("vocabulary \"{shared}\""),
             Self::Counts => "count of each value".to_owned(),
+            Self::OfGroups { by, statistic } => format!("{} for each {}", statistic.words(), by.join(" and ")),
             Self::TargetMean { label, .. } => format!("mean of {label} for each value"),
         }
     }
@@ -149,6 +177,8 @@ pub enum Answer {
     Values(v1::VocabValues),
     /// Values, and the count of each.
     Counts(v1::VocabValues, Vec<u64>),
+    /// The shifts and divisors of groups.
+    Scales(v1::Scales),
     /// Values, and the means of a label: rows of one per fold and one of all rows, the first for other values.
     Means(v1::VocabValues, Vec<f64>),
 }
@@ -180,7 +210,8 @@ pub fn pass_count(plan: &v1::Plan) -> Result<usize, PlanError> {
     Ok(most)
 }
 
-/// Returns the first open question of every chain of a canonical plan.
+/// Returns the open questions of a canonical plan: the first of every chain. The ops of a shared vocabulary ask together, before the
+/// others: none of them does until each is the first of its chain.
 pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, PlanError> {
     let mut questions = Vec::new();
     for (output_index, part_index, part) in chains(plan) {
@@ -196,6 +227,42 @@ pub fn questions(plan: &v1::Plan, tables: &Tables) -> Result<Vec<Question>, Plan
             prefix.push(kernel_op(op, &path, number, tables)?);
         }
     }
+    together(plan, questions)
+}
+
+/// Whether a canonical plan has open questions of shared vocabularies.
+pub fn shares_vocabularies(plan: &v1::Plan) -> bool {
+    shared_names(plan).next().is_some()
+}
+
+/// The name of the shared vocabulary of each op that has not learned it.
+fn shared_names(plan: &v1::Plan) -> impl Iterator<Item = &str> {
+    chains(plan).flat_map(|(_, _, part)| &part.ops).filter_map(|op| match &op.op {
+        Some(OpMessage::Vocab(vocab)) if vocab.values.is_none() && !vocab.shared.is_empty() => {
+            Some(vocab.shared.as_str())
+        }
+        _ => None,
+    })
+}
+
+/// Leaves out the questions of shared vocabularies that some op cannot ask yet, and puts those of each one after another.
+fn together(plan: &v1::Plan, mut questions: Vec<Question>) -> Result<Vec<Question>, PlanError> {
+    let mut missing: BTreeMap<String, i64> = BTreeMap::new();
+    for shared in shared_names(plan) {
+        *missing.entry(shared.to_owned()).or_default() += 1;
+    }
+    for shared in questions.iter().filter_map(|question| question.statistic.shared()) {
+        *missing.entry(shared.to_owned()).or_default() -= 1;
+    }
+    let waits = |question: &Question| question.statistic.shared().is_some_and(|shared| missing[shared] > 0);
+    if let Some(first) = questions.first().filter(|_| questions.iter().all(waits)) {
+        let shared = first.statistic.shared().unwrap_or_default();
+        let reason = format!("an op that learns before another one of \"{shared}\" waits for it");
+        return Err(PlanError::field(format!("{}.shared", first.path), reason));
+    }
+    questions.retain(|question| !waits(question));
+    let name = |question: &Question| question.statistic.shared().map(str::to_owned);
+    questions.sort_by_cached_key(|question| (name(question).is_none(), name(question)));
     Ok(questions)
 }
 
@@ -205,6 +272,11 @@ pub fn learn(plan: &mut v1::Plan, question: &Question, answer: Answer) {
     let op = plan.outputs.get_mut(output).and_then(|output| output.parts.get_mut(part));
     let Some(op) = op.and_then(|part| part.ops.get_mut(number)).and_then(|op| op.op.as_mut()) else { return };
     match (op, answer) {
+        (op, Answer::Scales(learned)) => {
+            if let Some(scales) = scales_mut(op) {
+                *scales = Some(learned);
+            }
+        }
         (OpMessage::FillNull(fill), Answer::Number(value)) => fill.fill = Some(FillMessage::Value(value)),
         (OpMessage::FillNull(fill), Answer::Integer(value)) => fill.fill = Some(FillMessage::Integer(value)),
         (OpMessage::FillNull(fill), Answer::Unsigned(value)) => fill.fill = Some(FillMessage::Unsigned(value)),
@@ -245,6 +317,7 @@ fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&
         return Ok(None);
     }
     let path = format!("{path}.ops[{number}].{}", ops::name(op));
+    group_scales::check(op, &path)?;
     let statistic = match op {
         OpMessage::FillNull(v1::FillNull { fill: Some(FillMessage::Stat(stat)) }) => match v1::Stat::try_from(*stat) {
             Ok(v1::Stat::Mean) => Statistic::Mean,
@@ -263,7 +336,11 @@ fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&
             }
             Statistic::Quantiles(message.quantiles)
         }
-        OpMessage::Vocab(message) => Statistic::Vocabulary { min_count: message.min_count, max_size: message.max_size },
+        OpMessage::Vocab(message) => Statistic::Vocabulary {
+            min_count: message.min_count,
+            max_size: message.max_size,
+            shared: message.shared.clone(),
+        },
         OpMessage::CountEncode(_) => Statistic::Counts,
         OpMessage::TargetMean(message) => {
             let (folds, smoothing) = encodings::folds_and_smoothing(message, &path)?;
@@ -272,5 +349,7 @@ fn missing_statistic(op: &v1::Op, path: &str, number: usize) -> Result<Option<(&
         }
         _ => return Ok(None),
     };
+    let by = by(op).to_vec();
+    let statistic = if by.is_empty() { statistic } else { Statistic::OfGroups { by, statistic: Box::new(statistic) } };
     Ok(Some((ops::name(op), statistic)))
 }

@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod by;
 mod canonical;
 mod chain_start;
 mod decode_image;
 mod default_dtype;
 mod encodings;
 mod error;
+mod group_scales;
+mod grouped_ops;
 mod grouping;
 mod history;
 mod history_ops;
@@ -33,6 +36,7 @@ mod table_rows;
 mod take;
 mod tokenize;
 mod udf;
+mod values;
 mod warnings;
 mod window;
 
@@ -41,10 +45,11 @@ pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use decode_image::{DecodeImageCall, decode_image_calls};
 pub use encodings::{chain_schema, fitted_columns, is_of_other_rows, of_snapshot, without_folds, write_fitted_rows};
 pub use error::PlanError;
+pub use grouped_ops::groups_path;
 pub use grouping::Grouping;
 pub use history::{HistoryCall, check_history, history_calls};
 pub use history_ops::history_path;
-pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions};
+pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions, shares_vocabularies};
 pub use lookup::{Lookup, Tables, lookups, pin, table_names};
 pub use mixture::{MixtureFields, SourceFields, SourcePattern, Weights};
 pub use outputs::{check_shape, compile, output_specs, stored_columns};

@@ -6,7 +6,7 @@ use forebay_proto::{
     v1::{self, decode_image::OnError, op::Op as OpMessage},
 };
 
-use super::{chain_start::chain_start, history_ops::last_result, row_id::ROW_ID};
+use super::{chain_start::chain_start, grouped_ops::by, history_ops::last_result, row_id::ROW_ID};
 
 /// The longest expression that an error repeats.
 const EXPRESSION_BYTES_MAX: usize = 500;
@@ -16,6 +16,13 @@ pub(super) fn null_advice(plan: &v1::Plan, schema: &Schema, output: usize, chain
     let part = plan.outputs.get(output)?.parts.get(chain)?;
     if part.ops.iter().any(|op| matches!(op.op, Some(OpMessage::Lookup(_)))) {
         return Some("fill nulls with fill_null after lookup, which finds no row for some keys".to_owned());
+    }
+    let scaler = part.ops.iter().filter_map(|op| op.op.as_ref()).find(|op| !by(op).is_empty());
+    if let Some(op) = scaler {
+        let (name, by) = (ops::name(op), by(op).join(", "));
+        return Some(format!(
+            "fill nulls with fill_null after {name}, which yields null for groups ({by}) that the fit did not see"
+        ));
     }
     if let Some((_, ops)) = last_result(part, "") {
         let op = part.ops.get(ops - 1).and_then(|op| op.op.as_ref()).map_or("", ops::name);

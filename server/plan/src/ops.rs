@@ -1,16 +1,20 @@
 //! Ops of a fitted plan → ops of the kernels.
 
-use forebay_kernels::{ExactDecimal, Fill, Op, VocabValues};
+use forebay_kernels::{ExactDecimal, Fill, Op};
 use forebay_proto::{
     ops,
     v1::{self, fill_null::Fill as FillMessage, op::Op as OpMessage},
 };
 
-use super::{encodings, error::PlanError, lookup::Tables, parameters};
+use super::{encodings, error::PlanError, group_scales, lookup::Tables, parameters, values::vocab_values};
 
 /// Converts a fitted op.
 pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables) -> Result<Op, PlanError> {
     let message = checked_op(op, path, number)?;
+    if let Some(op) = group_scales::kernel_op(message, &format!("{path}.ops[{number}].{}", ops::name(message)))? {
+        return Ok(op);
+    }
+    let list = |values| vocab_values(values, &format!("{path}.ops[{number}].{}.values", ops::name(message)));
     let unlearned = || PlanError::NotFitted { path: format!("{path}.ops[{number}]"), op: ops::name(message) };
     Ok(match message {
         OpMessage::FillNull(message) => Op::FillNull(fill(message, path, number)?),
@@ -30,7 +34,7 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::Bucketize(message) => parameters::bucketize(message, &format!("{path}.ops[{number}].bucketize"))?,
         OpMessage::Vocab(message) => {
             let values = message.values.as_ref().ok_or_else(unlearned)?;
-            Op::Vocab { values: vocab_values(values, path, number)?.into(), oov_buckets: message.oov_buckets }
+            Op::Vocab { values: list(values)?.into(), oov_buckets: message.oov_buckets }
         }
         OpMessage::HashBucket(message) => Op::HashBucket { buckets: message.buckets, seed: message.seed },
         OpMessage::OneHot(message) => Op::OneHot { size: message.size },
@@ -60,11 +64,11 @@ pub(super) fn kernel_op(op: &v1::Op, path: &str, number: usize, tables: &Tables)
         OpMessage::PositiveMod(message) => Op::PositiveMod { modulus: message.modulus },
         OpMessage::CountEncode(message) => {
             let values = message.values.as_ref().ok_or_else(unlearned)?;
-            encodings::counts(message, vocab_values(values, path, number)?)
+            encodings::counts(message, list(values)?)
         }
         OpMessage::TargetMean(message) => {
             let values = message.values.as_ref().ok_or_else(unlearned)?;
-            let values = vocab_values(values, path, number)?;
+            let values = list(values)?;
             encodings::means(message, values, &format!("{path}.ops[{number}].target_mean"))?
         }
         // The chain of a program begins after them.
@@ -127,29 +131,4 @@ pub(super) fn check_parameters(op: &OpMessage, path: &str) -> Result<(), PlanErr
 
 fn not_allowed(ops::Problem { parameter, reason }: ops::Problem, path: &str) -> PlanError {
     PlanError::field(parameter.map_or_else(|| path.to_owned(), |parameter| format!("{path}.{parameter}")), reason)
-}
-
-fn vocab_values(values: &v1::VocabValues, path: &str, number: usize) -> Result<VocabValues, PlanError> {
-    let empty = [
-        values.strings.is_empty(),
-        values.integers.is_empty(),
-        values.unsigned.is_empty(),
-        values.floats.is_empty(),
-        values.decimals.is_empty(),
-    ];
-    if empty.iter().filter(|empty| !**empty).count() > 1 {
-        let path = format!("{path}.ops[{number}].vocab.values");
-        return Err(PlanError::field(path, "set only one of strings, integers, unsigned, floats, decimals"));
-    }
-    Ok(if !values.integers.is_empty() {
-        VocabValues::Integers(values.integers.clone())
-    } else if !values.unsigned.is_empty() {
-        VocabValues::Unsigned(values.unsigned.clone())
-    } else if !values.floats.is_empty() {
-        VocabValues::Floats(values.floats.clone())
-    } else if !values.decimals.is_empty() {
-        VocabValues::Decimals(values.decimals.clone())
-    } else {
-        VocabValues::Strings(values.strings.clone())
-    })
 }

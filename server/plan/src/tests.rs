@@ -46,6 +46,29 @@ fn a_chain_has_one_question_per_pass() {
 }
 
 #[test]
+fn ops_of_a_shared_vocabulary_ask_in_one_pass() {
+    let mut plan = canonical(&plan(
+        r#"{"outputs": [{"name": "x", "parts": [
+            {"columns": ["a"], "ops": [{"standardize": {}}]},
+            {"columns": ["b"], "ops": [{"fill_null": {"stat": "MODE"}}, {"vocab": {"shared": "z"}}]},
+            {"columns": ["c"], "ops": [{"vocab": {"shared": "z"}}]},
+            {"columns": ["d", "e"], "ops": [{"vocab": {"shared": "y"}}]}]}]}"#,
+    ));
+    let open = |plan: &v1::Plan| questions(plan, &Tables::default()).unwrap();
+    let columns = |plan: &v1::Plan| open(plan).into_iter().map(|question| question.column).collect::<Vec<_>>();
+    assert_eq!(columns(&plan), ["d", "e", "a", "b"]);
+    for question in &open(&plan) {
+        let answer = match question.op_name() {
+            "vocab" => Answer::Values(v1::VocabValues::default()),
+            "standardize" => Answer::Pair(0.0, 1.0),
+            _ => Answer::Text("t".to_owned()),
+        };
+        learn(&mut plan, question, answer);
+    }
+    assert_eq!(columns(&plan), ["b", "c"]);
+}
+
+#[test]
 fn equivalent_plans_have_the_same_id() {
     let together = plan(r#"{"outputs": [{"name": "x", "parts": [{"columns": ["a", "c"], "ops": [{"log1p": {}}]}]}]}"#);
     let apart = plan(

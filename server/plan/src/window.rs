@@ -10,7 +10,7 @@ use forebay_kernels::{BatchBuilder, Program, WindowPart, Windowing};
 use forebay_order::series::WindowShape;
 use forebay_proto::v1::{self, window::Incomplete};
 
-use super::{error::PlanError, history::check_by, lookup::Tables, outputs::compile, pack::LENGTH_MAX};
+use super::{by::check_by, error::PlanError, lookup::Tables, outputs::compile, pack::LENGTH_MAX};
 
 /// The windows of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ impl Windows {
             Ok(Incomplete::Pad) => true,
             Err(_) => return Err(PlanError::field("window.incomplete", "expected DROP or PAD")),
         };
-        check_by(&window.by, &window.order, "window")?;
+        check_by(&window.by, Some(&window.order), "window")?;
         let (length, horizon) = (u64::from(window.length), u64::from(window.horizon));
         let shape = WindowShape { length, horizon, stride: u64::from(window.stride.max(1)), is_padded };
         Ok(Some(Self { by: window.by.clone(), order: window.order.clone(), shape }))

@@ -53,6 +53,15 @@ PLANS: dict[str, dict[str, Any]] = {
             output("price", "price", {"vocab": {"min_count": 3}}),
         ]
     },
+    "shared vocabularies": {
+        "outputs": [
+            output("s", "s", {"fill_null": {"stat": "MODE"}}, {"vocab": {"shared": "words", "min_count": 2}}),
+            output("word", "s", {"vocab": {"shared": "words", "min_count": 2}}),
+            output("k", "k", {"vocab": {"shared": "numbers"}}),
+            output("id", "id", {"positive_mod": {"modulus": 50}}, {"vocab": {"shared": "numbers"}}),
+            output("own", "id", {"positive_mod": {"modulus": 9}}, VOCAB),
+        ]
+    },
     "means of a label": {
         "outputs": [
             output("s", "s", {"target_mean": {"label": "x"}}, dtype="FLOAT64"),
@@ -161,6 +170,9 @@ REFUSED: dict[str, dict[str, Any]] = {
                 dtype="FLOAT64",
             )
         ]
+    },
+    "plan.outputs[0].parts[0].ops[0].standardize.by: a fit on a cluster has no statistics of groups": {
+        "outputs": [output("x", "x", {"standardize": {"by": ["s"]}}, dtype="FLOAT64")]
     },
     "column": {"outputs": [output("y", "y", {"standardize": {}}, dtype="FLOAT64")]},
     "learns from numbers": {"outputs": [output("s", "s", {"standardize": {}}, dtype="FLOAT64")]},

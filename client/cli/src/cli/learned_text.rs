@@ -75,6 +75,13 @@ fn collect(parameters: &Value, texts: &mut Vec<String>) {
         match value {
             Value::Null => {}
             Value::Array(values) if values.is_empty() => {}
+            Value::String(text) if text.is_empty() => {}
+            // The keys of the columns that tell groups apart.
+            Value::Array(values) if values.iter().all(Value::is_object) => {
+                for value in values {
+                    collect(value, texts);
+                }
+            }
             Value::Array(values) => texts.push(list_text(name, values)),
             Value::Object(_) => collect(value, texts),
             value => texts.push(format!("{name} {}", shortened(value))),
@@ -116,6 +123,9 @@ mod tests {
                     {"vocab": {"min_count": 10, "values": {"strings": ["UA", "B6\n", "EV", "DL", "AA", "MQ"]}}}]},
                 {"columns": ["dest"], "ops": [{"fill_null": {"text": "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"}},
                     {"vocab": {"values": {"integers": [7, 8]}}}]}]},
+            {"name": "scaled", "parts": [{"columns": ["late"], "ops": [{"robust": {"by": ["k", "n"], "scales": {
+                "keys": [{"strings": ["a", "b", "c", "d", "e", "f"]}, {"integers": [1, 2, 3, 4, 5, 6]}],
+                "shifts": [0, 1, 2, 3, 4, 5], "divisors": [1, 1, 1, 1, 1, 1]}}}]}]},
             {"name": "label", "parts": [{"columns": ["late"]}]}]}"#;
         let plan = Some(plan_from_json(plan).unwrap());
         let result = FitResult { version: 1, plan_id: "5f3a".into(), plan, ..FitResult::default() };
@@ -133,6 +143,7 @@ mod tests {
             r#"cats    INT32    carrier    vocab        max_size 0, min_count 10, oov_buckets 0, 6 strings: "UA", "B6\n", "EV", "DL", "AA", …"#,
             r#"                 dest       fill_null    text "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"…"#,
             "                            vocab        max_size 0, min_count 0, oov_buckets 0, 2 integers: 7, 8",
+            r#"scaled  FLOAT32  late       robust       2 by: "k", "n", 6 divisors: 1.0, 1.0, 1.0, 1.0, 1.0, …, 6 strings: "a", "b", "c", "d", "e", …, 6 integers: 1, 2, 3, 4, 5, …, 6 shifts: 0.0, 1.0, 2.0, 3.0, 4.0, …"#,
             "label   FLOAT32  late",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);

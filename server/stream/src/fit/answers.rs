@@ -51,6 +51,7 @@ fn finite(question: &Question, learned: Answer) -> Result<Answer, String> {
         | Answer::WholeBoundaries(_)
         | Answer::Text(_)
         | Answer::Values(_)
+        | Answer::Scales(_)
         | Answer::Counts(..) => true,
         Answer::Means(_, means) => means.iter().all(|mean| mean.is_finite()),
     };
@@ -155,7 +156,7 @@ pub(crate) fn of_target(question: &Question, sums: Option<&TargetSums>) -> Resul
         .map_err(|_| format!("label \"{label}\" has infinite values: clip them, or filter them out"))
 }
 
-fn nothing(question: &Question) -> String {
+pub(super) fn nothing(question: &Question) -> String {
     format!("column \"{}\" has no value to learn from: every passing row is null or NaN", question.column)
 }
 
@@ -204,7 +205,7 @@ fn decimals(values: &ArrayRef) -> Option<Box<dyn Iterator<Item = ExactDecimal> +
     }
 }
 
-fn vocabulary(values: &ArrayRef) -> v1::VocabValues {
+pub(super) fn vocabulary(values: &ArrayRef) -> v1::VocabValues {
     let mut vocabulary = v1::VocabValues::default();
     if let Some(texts) = values.as_string_opt::<i32>() {
         vocabulary.strings.extend(texts.iter().flatten().map(str::to_owned));

@@ -8,6 +8,7 @@ use forebay_plan::{Answer, PlanError, Question, Statistic, Tables};
 use forebay_proto::v1;
 use forebay_runtime::error::near_names;
 
+use super::{groups::key_question, shared::SharedVocabularies};
 use crate::error::StreamError;
 
 /// What a fit would do.
@@ -36,8 +37,10 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
             let program = Arc::new(forebay_plan::compile(&plan, schema, false, tables)?);
             return Ok(DryRun { plan, program, passes });
         }
+        let mut shared = SharedVocabularies::default();
         for question in &questions {
             let prefix = checked_prefix(question, &read)?;
+            shared.check(question, prefix.data_type())?;
             let is_text = is_text(prefix.data_type());
             let answer = match &question.statistic {
                 Statistic::Mode if is_text => Answer::Text(String::new()),
@@ -48,6 +51,12 @@ pub(crate) fn dry_run(plan: &v1::Plan, schema: &Schema, tables: &Tables) -> Resu
                 Statistic::Quantiles(count) => Answer::Boundaries(vec![0.0; *count as usize - 1]),
                 Statistic::Vocabulary { .. } => Answer::Values(v1::VocabValues::default()),
                 Statistic::Counts => Answer::Counts(v1::VocabValues::default(), Vec::new()),
+                Statistic::OfGroups { by, .. } => {
+                    by.iter()
+                        .try_for_each(|column| checked_prefix(&key_question(question, column), &read).map(drop))?;
+                    let keys = vec![v1::VocabValues::default(); by.len()];
+                    Answer::Scales(v1::Scales { keys, shifts: Vec::new(), divisors: Vec::new() })
+                }
                 Statistic::TargetMean { label, folds, .. } => {
                     check_label(label, question, schema)?;
                     Answer::Means(v1::VocabValues::default(), vec![0.0; *folds as usize + 1])

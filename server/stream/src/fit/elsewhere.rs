@@ -12,11 +12,11 @@ use forebay_proto::{JSON_BYTES_MAX, v1};
 use futures::{TryStreamExt, future::BoxFuture, stream::BoxStream};
 use prost::Message;
 
-use super::{layout::Layout, pass::QUESTIONS_A_PASS_MAX};
+use super::layout::Layout;
 use crate::{computations::Progress, error::StreamError, rows::expressions::Expressions};
 
 /// The version of messages and partial rows: both ends of a pass are of one program version.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 2");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " pass 3");
 
 /// Runs passes of fits in other processes.
 pub trait PassRunner: fmt::Debug + Send + Sync {
@@ -61,11 +61,6 @@ pub(super) struct PassMessage {
     sample: Vec<u8>,
 }
 
-/// Keeps the first questions that one pass has room for. No aggregate of another process is held in this one's memory.
-pub(super) fn truncate(questions: &mut Vec<Question>) {
-    questions.truncate(QUESTIONS_A_PASS_MAX);
-}
-
 /// Rejects a plan whose rows need more than the files of the dataset.
 pub(super) fn check(plan: &v1::Plan) -> Result<(), StreamError> {
     let reason = |what: &str| {
@@ -76,6 +71,9 @@ pub(super) fn check(plan: &v1::Plan) -> Result<(), StreamError> {
     }
     if let Some((_, path)) = forebay_plan::udf_calls(plan)?.into_iter().next() {
         return Err(PlanError::field(path, reason("Python functions")).into());
+    }
+    if let Some(path) = forebay_plan::groups_path(plan) {
+        return Err(PlanError::field(path, reason("statistics of groups")).into());
     }
     if let Some(path) = forebay_plan::history_path(plan) {
         return Err(PlanError::field(path, reason("rows before those of its part")).into());
@@ -114,13 +112,17 @@ pub(super) async fn answers(
     while let Some(rows) = partial.try_next().await.map_err(StreamError::Elsewhere)? {
         merge.push(&rows)?;
     }
-    layout.answers(questions, &merge.finish()?)
+    layout.answers(questions, &merge.finish()?, &[])
 }
 
-/// The plan without the outputs that have no questions. The others have the same questions in the same order.
+/// The plan without the outputs that have no questions. The others have the same questions in the same order, unless ops of several
+/// outputs wait for each other: then no output is left out.
 fn with_questions(plan: &v1::Plan, questions: &[Question]) -> v1::Plan {
-    let mut index = 0..;
     let mut plan = plan.clone();
+    if forebay_plan::shares_vocabularies(&plan) {
+        return plan;
+    }
+    let mut index = 0..;
     plan.outputs.retain(|_| {
         let output = index.next();
         questions.iter().any(|question| Some(question.output()) == output)

@@ -14,7 +14,7 @@ use super::{
     dry_run,
     elsewhere::{self, PassRunner},
     layout::PassValues,
-    pass::{Pass, truncate_to_one_pass},
+    pass::{Pass, truncate, truncate_to_one_pass},
     result::result_of,
 };
 use crate::{
@@ -86,7 +86,8 @@ pub(super) async fn learn(
         }
         let rows = (&snapshot, &expressions);
         let answers = if let Some(runner) = runner {
-            elsewhere::truncate(&mut questions);
+            // No aggregate of another process is held in the memory of this one.
+            truncate(&mut questions);
             let rows = (snapshot.as_ref(), expressions.as_ref());
             elsewhere::answers(runner, &environment.engine, rows, &plan, &questions, &mut progress).await?
         } else {

@@ -6,11 +6,13 @@
 mod answers;
 pub(super) mod dry_run;
 mod elsewhere;
+mod groups;
 mod inputs;
 mod layout;
 mod learning;
 mod pass;
 mod result;
+mod shared;
 mod stored;
 mod targets;
 mod worker;

@@ -7,11 +7,14 @@ use forebay_plan::{Answer, Question, Statistic};
 use forebay_proto::JSON_BYTES_MAX;
 use futures::{FutureExt, future};
 
-use super::layout::{Layout, PassValues};
+use super::{
+    groups::GroupJob,
+    layout::{Layout, PassValues},
+};
 use crate::error::StreamError;
 
 /// Questions that one pass answers: each may need an aggregate with memory.
-pub(super) const QUESTIONS_A_PASS_MAX: usize = 64;
+const QUESTIONS_A_PASS_MAX: usize = 64;
 
 /// The running aggregates of a pass.
 pub(crate) struct Pass {
@@ -20,28 +23,45 @@ pub(crate) struct Pass {
     distributions: Vec<Job<Option<Distribution>>>,
     counts: Vec<Job<ValueCounts>>,
     targets: Vec<Job<TargetSums>>,
+    groups: Vec<GroupJob>,
 }
 
 /// Keeps the first questions that one pass has room for; later passes answer the others.
 pub(crate) fn truncate_to_one_pass(questions: &mut Vec<Question>, engine: &Engine) {
-    questions.truncate(QUESTIONS_A_PASS_MAX);
+    truncate(questions);
     let room = engine.distributions_max();
-    let mut spread: Vec<(String, Vec<Op>)> = Vec::new();
+    let mut spread: Vec<(String, Vec<Op>, Vec<String>)> = Vec::new();
     questions.retain(|question| {
-        let is_known = spread.iter().any(|(column, ops)| *column == question.column && *ops == question.prefix);
-        if is_known || !needs_distribution(&question.statistic) {
+        if !needs_distribution(&question.statistic) {
             return true;
         }
-        if spread.len() < room {
-            spread.push((question.column.clone(), question.prefix.clone()));
-            return true;
+        let by = question.statistic.by().to_vec();
+        let distribution = (question.column.clone(), question.prefix.clone(), by);
+        let is_known = spread.contains(&distribution);
+        let is_kept = is_known || spread.len() < room;
+        if is_kept && !is_known {
+            spread.push(distribution);
         }
-        false
+        is_kept
     });
 }
 
+/// Keeps the first questions, with all of a shared vocabulary.
+pub(super) fn truncate(questions: &mut Vec<Question>) {
+    let shared = |index: usize| questions.get(index).and_then(|question| question.statistic.shared());
+    let mut end = QUESTIONS_A_PASS_MAX;
+    while shared(end).is_some() && shared(end) == shared(end - 1) {
+        end += 1;
+    }
+    questions.truncate(end);
+}
+
 fn needs_distribution(statistic: &Statistic) -> bool {
-    matches!(statistic, Statistic::Median | Statistic::MedianAndQuartiles | Statistic::Quantiles(_))
+    match statistic {
+        Statistic::Median | Statistic::MedianAndQuartiles | Statistic::Quantiles(_) => true,
+        Statistic::OfGroups { statistic, .. } => needs_distribution(statistic),
+        _ => false,
+    }
 }
 
 // === impl Pass ===
@@ -57,7 +77,8 @@ impl Pass {
         let targets =
             shape.targets.iter().map(|(data_type, parts)| engine.target_sums(data_type, *parts, JSON_BYTES_MAX));
         let (counts, targets) = (counts.collect::<Result<_, _>>()?, targets.collect::<Result<_, _>>()?);
-        Ok(Self { layout, summaries, distributions, counts, targets })
+        let groups = layout.start_groups(engine)?;
+        Ok(Self { layout, summaries, distributions, counts, targets, groups })
     }
 
     /// Which values the aggregates take.
@@ -80,6 +101,9 @@ impl Pass {
         for (job, batch) in self.targets.iter().zip(values.targets) {
             is_running &= job.push(batch).await;
         }
+        for (job, batch) in self.groups.iter().zip(values.groups) {
+            is_running &= job.push(batch).await;
+        }
         is_running
     }
 
@@ -93,10 +117,11 @@ impl Pass {
         let counts = self.counts.into_iter().map(|job| job.finish().map(if_not_too_many));
         let targets = self.targets.into_iter().map(|job| job.finish().map(if_not_too_many));
         // The first error cancels the other jobs.
+        let groups = self.groups.into_iter().map(|job| job.finish().map(if_not_too_many));
         let counted = future::try_join(future::try_join_all(counts), future::try_join_all(targets));
-        let (summaries, distributions, (counts, targets)) =
-            future::try_join3(summaries, distributions, counted).await?;
-        self.layout.answers(questions, &Merged { summaries, distributions, counts, targets })
+        let (summaries, distributions, (counts, targets), groups) =
+            future::try_join4(summaries, distributions, counted, future::try_join_all(groups)).await?;
+        self.layout.answers(questions, &Merged { summaries, distributions, counts, targets }, &groups)
     }
 }
 

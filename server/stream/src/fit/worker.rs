@@ -158,7 +158,9 @@ impl RowSink<NextRows> for PartialSink {
     type Output = RecordBatch;
 
     fn add(&mut self, rows: NextRows, _: &mut StageTimes) -> Result<Option<RecordBatch>, StreamError> {
-        let PassValues { summaries, distributions, counts, targets } = self.layout.values(&rows.passing.rows)?;
+        // A fit with groups has no pass elsewhere.
+        let PassValues { summaries, distributions, counts, targets, groups: _ } =
+            self.layout.values(&rows.passing.rows)?;
         if let Some(columns) = summaries {
             self.rows.add_summaries(&columns)?;
         }

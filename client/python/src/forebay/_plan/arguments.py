@@ -69,6 +69,14 @@ def column_name(where: str, value: object) -> str:
     return value
 
 
+def column_names(where: str, value: object) -> tuple[str, ...]:
+    """Return the names of a column or of a list of columns; raise for anything else."""
+    columns = [value] if isinstance(value, str) else value
+    if not isinstance(columns, (list, tuple)):
+        raise TypeError(f"{where} must be a column or a list of columns, not {value!r}")
+    return tuple(column_name(where, column) for column in cast("list[object]", columns))
+
+
 def choice(where: str, value: str, known: Sequence[str]) -> str:
     """Return the name of an enum's value, given in lower case."""
     if not isinstance(cast(object, value), str) or value != value.lower() or value.upper() not in known:
@@ -76,8 +84,10 @@ def choice(where: str, value: str, known: Sequence[str]) -> str:
     return value.upper()
 
 
-def together(op: str, given: Mapping[str, object]) -> None:
-    """Raise unless all of the values that a fit learns are given, or none."""
+def together(op: str, given: Mapping[str, object], by: object = ()) -> None:
+    """Raise unless all of the values that a fit learns are given, or none, as for groups of rows."""
     missing = [name for name, value in given.items() if value is None]
+    if by and len(missing) < len(given):
+        raise TypeError(f"{op}: pass {' and '.join(given)}, or by to learn them of each group of rows, not both")
     if missing and len(missing) < len(given):
         raise TypeError(f"{op}: pass both {' and '.join(given)}, or omit both to learn them")

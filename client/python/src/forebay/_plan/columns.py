@@ -154,12 +154,14 @@ class Columns(OpMethods):
         min_count: int = 0,
         max_size: int = 0,
         oov_buckets: int = 0,
+        shared: str = "",
         values: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Decimal] | None = None,
     ) -> Columns:
         """Map a value to its index: 0 for null and unknown values, then from 1 by count; learned unless given.
 
         The vocabulary omits values with a count below `min_count` and has at most `max_size` values (0: all). Unknown
-        values are hashed to `oov_buckets` indices after the vocabulary (0: to index 0).
+        values are hashed to `oov_buckets` indices after the vocabulary (0: to index 0). Ops with the same name as
+        `shared`, in any output and column, learn one vocabulary of all their values.
         """
         if isinstance(values, (str, bytes)):
             raise TypeError("vocab: values must be a list of values, in index order")
@@ -169,6 +171,7 @@ class Columns(OpMethods):
                 whole_number("vocab: max_size", max_size),
                 whole_number("vocab: oov_buckets", oov_buckets, most=UINT32_MAX),
                 None if values is None else VocabValues.of(values),
+                column_name("vocab: shared", shared) if shared else "",
             )
         )
 

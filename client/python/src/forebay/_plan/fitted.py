@@ -66,6 +66,14 @@ class FittedPlan:
         """
         return learned.vocabulary(self.plan, output, column)
 
+    def scales(self, output: str, column: str) -> dict[learned.Value | tuple[learned.Value, ...], tuple[float, float]]:
+        """Return what ``standardize(by=…)``, `min_max` or `robust` learned of each group: its shift and its divisor.
+
+        The keys are the values of the column `by`, or tuples of those of several. ``y * divisor + shift`` turns a
+        prediction back.
+        """
+        return learned.scales(self.plan, output, column)
+
     @property
     def cardinalities(self) -> dict[str, dict[str, int]]:
         """The number of indices per output and column, in the order of the output's columns.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from .arguments import column_name
+from .arguments import column_name, column_names
 from .message import PlanMessage
 from .names import check_keywords
 
@@ -30,9 +30,5 @@ def history(given: History | Mapping[str, object] | None) -> History | None:
     if not isinstance(cast(object, given), Mapping):
         raise TypeError(f'history must be {{"by": column, "order": column}}, not {given!r}')
     check_keywords("history", given, ("by", "order"))
-    by = given.get("by") or ()
-    columns = [by] if isinstance(by, str) else by
-    if not isinstance(columns, (list, tuple)):
-        raise TypeError(f"history: by must be a column or a list of columns, not {by!r}")
-    named = tuple(column_name("history: by", column) for column in cast("list[object]", columns))
-    return History(named, column_name("history: order", given.get("order")))
+    by = column_names("history: by", given.get("by") or ())
+    return History(by, column_name("history: order", given.get("order")))

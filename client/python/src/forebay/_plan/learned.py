@@ -14,7 +14,7 @@ from .generated.ops import Bucketize, CountEncode, Cross, Lookup, MapId, TargetM
 from .names import suggestion
 from .op import Op, ending_in_indexes, shortened
 from .plan import Plan
-from .values import VocabValues
+from .values import Scales, VocabValues
 
 Value = str | int | float | Decimal
 
@@ -50,7 +50,7 @@ def steps(plan: Plan) -> Iterator[Step]:
 def parameters(op: Op) -> dict[str, object]:
     """Return the op's parameters; a vocabulary's values and a bucketize's edges as lists."""
     if isinstance(op, Vocab):
-        given = {"min_count": op.min_count, "max_size": op.max_size, "oov_buckets": op.oov_buckets}
+        given = {"min_count": op.min_count, "max_size": op.max_size, "oov_buckets": op.oov_buckets, "shared": op.shared}
         learned: dict[str, object] = {} if op.values is None else {"values": typed(op.values)}
         return {**learned, **{name: value for name, value in given.items() if value}}
     if isinstance(op, Bucketize):
@@ -109,6 +109,24 @@ def vocabulary(plan: Plan, output: str, column: str) -> list[Value | None]:
         known = suggestion(column, found) if found else "none of its columns has one"
         raise KeyError(f"output {output!r} has no vocabulary of a column {column!r}: {known}")
     return [None, *([] if op.values is None else typed(op.values))]
+
+
+def scales(plan: Plan, output: str, column: str) -> dict[Value | tuple[Value, ...], tuple[float, float]]:
+    """Return the shift and the divisor of each group of the last scaler of a column that has groups."""
+    if output not in plan.outputs:
+        raise KeyError(f"no output {output!r}: {suggestion(output, plan.outputs)}")
+    found: dict[str, Scales] = {}
+    for step in steps(plan):
+        learned = step.op.field("scales") if "scales" in step.op.learned else None
+        if step.output == output and isinstance(learned, Scales):
+            found[step.column] = learned
+    if column not in found:
+        known = suggestion(column, found) if found else "none of its columns has one"
+        raise KeyError(f"output {output!r} has no scaler with by of a column {column!r}: {known}")
+    of_column = found[column]
+    keys = [typed(keys) for keys in of_column.keys]
+    groups = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
+    return dict(zip(groups, zip(of_column.shifts, of_column.divisors, strict=True), strict=True))
 
 
 def cardinalities(plan: Plan) -> dict[str, dict[str, int]]:

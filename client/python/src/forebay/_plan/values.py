@@ -79,3 +79,13 @@ class Normalize(PlanMessage):
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scales(PlanMessage):
+    """What a fit has learned of each group of rows: a value becomes (x - shift) / divisor."""
+
+    keys: tuple[VocabValues, ...] = ()
+    """For each column that tells groups apart, its value in each group."""
+    shifts: tuple[float, ...] = ()
+    divisors: tuple[float, ...] = ()

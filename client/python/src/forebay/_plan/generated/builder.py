@@ -5,12 +5,14 @@ Generated from plan.proto by the tests of forebay-proto.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from forebay._plan.arguments import (
     INT64_MAX,
     INT64_MIN,
     choice,
+    column_names,
     fill_value,
     in_range,
     number,
@@ -35,21 +37,37 @@ class OpMethods:
         """Compute ln(1 + x)."""
         return self._then(ops.Log1p())
 
-    def standardize(self: Chain, *, mean: float | None = None, std: float | None = None) -> Chain:
-        """Compute (x - mean) / std of the population; a std of 0 divides by 1; learned unless both are given."""
-        together("standardize", {"mean": mean, "std": std})
+    def standardize(
+        self: Chain, *, by: str | Sequence[str] = (), mean: float | None = None, std: float | None = None
+    ) -> Chain:
+        """Compute (x - mean) / std of the population, with `by` of each group of rows; a std of 0 divides by 1.
+
+        Learned unless mean and std are given.
+        """
+        together("standardize", {"mean": mean, "std": std}, by)
         return self._then(
             ops.Standardize(
+                by=column_names("standardize: by", by),
                 mean=None if mean is None else number("standardize: mean", mean),
                 std=None if std is None else number("standardize: std", std),
             )
         )
 
-    def min_max(self: Chain, *, min: float | None = None, max: float | None = None) -> Chain:  # noqa: A002
-        """Compute (x - min) / (max - min); a range of 0 divides by 1; learned unless both are given."""
-        together("min_max", {"min": min, "max": max})
+    def min_max(
+        self: Chain,
+        *,
+        by: str | Sequence[str] = (),
+        min: float | None = None,  # noqa: A002
+        max: float | None = None,  # noqa: A002
+    ) -> Chain:
+        """Compute (x - min) / (max - min), with `by` of each group of rows; a range of 0 divides by 1.
+
+        Learned unless min and max are given.
+        """
+        together("min_max", {"min": min, "max": max}, by)
         return self._then(
             ops.MinMax(
+                by=column_names("min_max: by", by),
                 min=None if min is None else number("min_max: min", min),
                 max=None if max is None else number("min_max: max", max),
             )
@@ -99,14 +117,17 @@ class OpMethods:
             )
         )
 
-    def robust(self: Chain, *, center: float | None = None, scale: float | None = None) -> Chain:
-        """Compute (x - median) / (75 % - 25 % quantile), with quantiles linear between values.
+    def robust(
+        self: Chain, *, by: str | Sequence[str] = (), center: float | None = None, scale: float | None = None
+    ) -> Chain:
+        """Compute (x - median) / (75 % - 25 % quantile), with `by` of each group of rows.
 
-        A scale of 0 divides by 1; learned unless both are given.
+        Quantiles are linear between values; a scale of 0 divides by 1; learned unless center and scale are given.
         """
-        together("robust", {"center": center, "scale": scale})
+        together("robust", {"center": center, "scale": scale}, by)
         return self._then(
             ops.Robust(
+                by=column_names("robust: by", by),
                 center=None if center is None else number("robust: center", center),
                 scale=None if scale is None else in_range("robust: scale", scale, 0.0),
             )

@@ -91,10 +91,26 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Standardize": {
         "mean": (1, "?double"),
         "std": (2, "?double"),
+        "by": (3, "*string"),
+        "scales": (4, "?Scales"),
+    },
+    "Scales": {
+        "keys": (1, "*VocabValues"),
+        "shifts": (2, "*double"),
+        "divisors": (3, "*double"),
+    },
+    "VocabValues": {
+        "strings": (1, "*string"),
+        "integers": (2, "*int64"),
+        "unsigned": (3, "*uint64"),
+        "floats": (4, "*double"),
+        "decimals": (5, "*string"),
     },
     "MinMax": {
         "min": (1, "?double"),
         "max": (2, "?double"),
+        "by": (3, "*string"),
+        "scales": (4, "?Scales"),
     },
     "Bucketize": {
         "boundaries": (1, "*double"),
@@ -107,13 +123,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "max_size": (2, "uint64"),
         "oov_buckets": (3, "uint32"),
         "values": (4, "?VocabValues"),
-    },
-    "VocabValues": {
-        "strings": (1, "*string"),
-        "integers": (2, "*int64"),
-        "unsigned": (3, "*uint64"),
-        "floats": (4, "*double"),
-        "decimals": (5, "*string"),
+        "shared": (5, "string"),
     },
     "HashBucket": {
         "buckets": (1, "uint64"),
@@ -136,6 +146,8 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Robust": {
         "center": (1, "?double"),
         "scale": (2, "?double"),
+        "by": (3, "*string"),
+        "scales": (4, "?Scales"),
     },
     "Cross": {
         "columns": (1, "*string"),

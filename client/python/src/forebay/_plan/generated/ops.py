@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from forebay._plan.arguments import INT64_MAX
 from forebay._plan.op import Op
-from forebay._plan.values import FittedRows, Normalize, VocabValues
+from forebay._plan.values import FittedRows, Normalize, Scales, VocabValues
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,26 @@ class Log1p(Op):
 
 @dataclass(frozen=True)
 class Standardize(Op):
-    """Compute (x - mean) / std of the population; a std of 0 divides by 1."""
+    """Compute (x - mean) / std of the population, with `by` of each group of rows; a std of 0 divides by 1."""
 
     name: ClassVar[str] = "standardize"
-    learned: ClassVar[tuple[str, ...]] = ("mean", "std")
+    learned: ClassVar[tuple[str, ...]] = ("mean", "std", "scales")
     mean: float | None = None
     std: float | None = None
+    by: tuple[str, ...] = ()
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
 class MinMax(Op):
-    """Compute (x - min) / (max - min); a range of 0 divides by 1."""
+    """Compute (x - min) / (max - min), with `by` of each group of rows; a range of 0 divides by 1."""
 
     name: ClassVar[str] = "min_max"
-    learned: ClassVar[tuple[str, ...]] = ("min", "max")
+    learned: ClassVar[tuple[str, ...]] = ("min", "max", "scales")
     min: float | None = None
     max: float | None = None
+    by: tuple[str, ...] = ()
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Vocab(Op):
     max_size: int = 0
     oov_buckets: int = 0
     values: VocabValues | None = None
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,18 +186,20 @@ class MaxAbs(Op):
 
 @dataclass(frozen=True)
 class Robust(Op):
-    """Compute (x - median) / (75 % - 25 % quantile), with quantiles linear between values.
+    """Compute (x - median) / (75 % - 25 % quantile), with `by` of each group of rows.
 
-    A scale of 0 divides by 1.
+    Quantiles are linear between values; a scale of 0 divides by 1.
     """
 
     name: ClassVar[str] = "robust"
-    learned: ClassVar[tuple[str, ...]] = ("center", "scale")
+    learned: ClassVar[tuple[str, ...]] = ("center", "scale", "scales")
     limits: ClassVar[dict[str, tuple[float, float]]] = {
         "scale": (0.0, inf),
     }
     center: float | None = None
     scale: float | None = None
+    by: tuple[str, ...] = ()
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
