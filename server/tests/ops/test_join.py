@@ -107,7 +107,7 @@ def test_joined_columns_keep_type_and_value(client: fl.FlightClient):
     assert table["n"].to_pylist() == list(range(ROWS))
     for name in [*names, "people"]:
         want = MERGED[name].tolist()
-        want = [value.replace(tzinfo=dt.UTC) if isinstance(value, dt.datetime) else value for value in want]
+        want = [value.replace(tzinfo=dt.timezone.utc) if isinstance(value, dt.datetime) else value for value in want]
         assert table[name].to_pylist() == want, name
     types = {name: table.schema.field(f"user_{name}").type for name in ("joined", "price", "born", "member")}
     assert types == {name: USER.schema.field(name).type for name in types}

@@ -8,9 +8,11 @@
 use std::{io, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, new_null_array},
-    compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, Field, FieldRef, Schema, TimeUnit},
+    array::{ArrayRef, AsArray, RecordBatch, new_null_array},
+    compute::{CastOptions, cast_with_options, filter, is_not_null},
+    datatypes::{
+        DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Field, FieldRef, Schema, TimeUnit,
+    },
     error::ArrowError,
 };
 use parquet::{arrow::ArrowWriter, errors::ParquetError};
@@ -42,8 +44,14 @@ fn written_type(data_type: &DataType) -> DataType {
 }
 
 /// A column in the type in which it is written, without loss. Fails with the name of a column with a date that has a time of
-/// day, and with a time that the type cannot hold.
+/// day, with a time that the type cannot hold, and with a decimal of more digits than its type has: Parquet would cut it.
 pub fn exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    if contains(column.data_type(), &|data_type| data_type.is_decimal()) {
+        check_decimals(column).map_err(|error| {
+            let name = field.name();
+            ArrowError::InvalidArgumentError(format!("column \"{name}\": {error}"))
+        })?;
+    }
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }
@@ -60,6 +68,27 @@ pub fn exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError>
         return Err(ArrowError::CastError(reason));
     }
     Ok(converted)
+}
+
+/// Fails for a decimal, at any level, with more digits than its type has. Readers do not check them.
+fn check_decimals(column: &ArrayRef) -> Result<(), ArrowError> {
+    match column.data_type() {
+        DataType::Decimal32(digits, _) => column.as_primitive::<Decimal32Type>().validate_decimal_precision(*digits),
+        DataType::Decimal64(digits, _) => column.as_primitive::<Decimal64Type>().validate_decimal_precision(*digits),
+        DataType::Decimal128(digits, _) => column.as_primitive::<Decimal128Type>().validate_decimal_precision(*digits),
+        DataType::Decimal256(digits, _) => column.as_primitive::<Decimal256Type>().validate_decimal_precision(*digits),
+        // What is within a null has any value.
+        _ if column.null_count() > 0 => check_decimals(&filter(column, &is_not_null(column)?)?),
+        DataType::List(_) => check_decimals(column.as_list::<i32>().values()),
+        DataType::LargeList(_) => check_decimals(column.as_list::<i64>().values()),
+        DataType::ListView(_) => check_decimals(column.as_list_view::<i32>().values()),
+        DataType::LargeListView(_) => check_decimals(column.as_list_view::<i64>().values()),
+        DataType::FixedSizeList(..) => check_decimals(column.as_fixed_size_list().values()),
+        DataType::Map(..) => column.as_map().entries().columns().iter().try_for_each(check_decimals),
+        DataType::Struct(_) => column.as_struct().columns().iter().try_for_each(check_decimals),
+        DataType::Dictionary(..) => check_decimals(column.as_any_dictionary().values()),
+        _ => Ok(()),
+    }
 }
 
 /// Fails for a type that Parquet cannot store. Writes a file of one null: some types fail only when a value is written.
@@ -97,7 +126,7 @@ fn contains(data_type: &DataType, is_wanted: &dyn Fn(&DataType) -> bool) -> bool
 #[cfg(test)]
 mod tests {
     use arrow::{
-        array::{Array, AsArray, Date64Array, ListArray, Time32SecondArray},
+        array::{Array, Date64Array, Decimal128Array, ListArray, Time32SecondArray},
         buffer::OffsetBuffer,
         datatypes::{Date32Type, IntervalUnit, Time32MillisecondType},
     };
@@ -129,6 +158,18 @@ mod tests {
         let found = as_written(&(Arc::new(lists) as _)).unwrap();
         assert_eq!(found.as_list::<i32>().values().as_primitive::<Date32Type>().values(), &[1, 3]);
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn decimals_have_the_digits_of_their_type() {
+        let decimals =
+            |values: Vec<Option<i128>>| Decimal128Array::from(values).with_precision_and_scale(9, 2).unwrap();
+        assert!(as_written(&(Arc::new(decimals(vec![Some(-999_999_999), None])) as _)).is_ok());
+        let item = Arc::new(Field::new("item", DataType::Decimal128(9, 2), true));
+        let offsets = OffsetBuffer::from_lengths([1]);
+        let lists = ListArray::new(item, offsets, Arc::new(decimals(vec![Some(1_000_000_000)])), None);
+        let error = as_written(&(Arc::new(lists) as _)).unwrap_err().to_string();
+        assert!(error.contains("column \"c\": ") && error.contains("precision 9"), "{error}");
     }
 
     #[test]
