@@ -8,9 +8,9 @@ use arrow::{
 };
 
 use crate::{
-    batches::{BATCH_BYTES, BATCH_ROWS, Batches, FileReader},
+    batches::{BATCH_BYTES, BATCH_ROWS, Batches, FileReader, batches},
     csv_records::CsvRecords,
-    error::ConvertError,
+    error::{ConvertError, Place},
     input::ReadBytes,
     options::Options,
     sources::SourceFile,
@@ -31,7 +31,6 @@ struct CsvBatches {
     records: CsvRecords,
     /// The field of each column; `None` for columns of other files.
     fields: Vec<Option<usize>>,
-    is_done: bool,
 }
 
 // === impl CsvFiles ===
@@ -80,13 +79,13 @@ impl FileReader for CsvFiles {
         let records = CsvRecords::open(file, &self.options, read)?;
         let names = records.names();
         let fields = self.schema.fields().iter().map(|field| names.iter().position(|name| name == field.name()));
-        Ok(Box::new(CsvBatches {
+        let mut rows = CsvBatches {
             options: Arc::clone(&self.options),
             schema: Arc::clone(&self.schema),
             fields: fields.collect(),
             records,
-            is_done: false,
-        }))
+        };
+        Ok(batches(move || rows.batch()))
     }
 }
 
@@ -102,7 +101,6 @@ impl CsvBatches {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < BATCH_ROWS && bytes < BATCH_BYTES {
             if !self.records.advance()? {
-                self.is_done = true;
                 break;
             }
             lines.push(self.records.line());
@@ -131,7 +129,7 @@ impl CsvBatches {
             };
             ConvertError::Value {
                 path: self.records.path().to_owned(),
-                line: lines.get(bad.row).copied().unwrap_or_default(),
+                place: Place::Line(lines.get(bad.row).copied().unwrap_or_default()),
                 column: Some(name.clone()),
                 reason: format!("{}{advice}", bad.reason),
             }
@@ -143,17 +141,4 @@ fn advice(name: &str, kind: &DataType, rows: usize) -> String {
     format!(
         "; {kind} is the type of the first {rows} rows: set another with --type {name}=string, or raise --infer-rows"
     )
-}
-
-impl Iterator for CsvBatches {
-    type Item = Result<RecordBatch, ConvertError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_done {
-            return None;
-        }
-        let batch = self.batch();
-        self.is_done |= !matches!(batch, Ok(Some(_)));
-        batch.transpose()
-    }
 }

@@ -9,7 +9,7 @@ use std::{
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
 use crate::{
-    error::ConvertError,
+    error::{ConvertError, Place},
     input::{BoundedRecords, ReadBytes, open_text},
     options::Options,
     sources::SourceFile,
@@ -152,11 +152,11 @@ impl CsvRecords {
             csv::ErrorKind::Io(source) => source.to_string(),
             _ => error.to_string(),
         };
-        ConvertError::Value { path: self.path.clone(), line, column: None, reason }
+        ConvertError::Value { path: self.path.clone(), place: Place::Line(line), column: None, reason }
     }
 
     fn error(&self, column: Option<String>, reason: String) -> ConvertError {
-        ConvertError::Value { path: self.path.clone(), line: self.line, column, reason }
+        ConvertError::Value { path: self.path.clone(), place: Place::Line(self.line), column, reason }
     }
 }
 

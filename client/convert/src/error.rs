@@ -1,6 +1,6 @@
 //! Why files are not converted.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
@@ -20,12 +20,12 @@ pub enum ConvertError {
         source: io::Error,
     },
     /// A value or record is not what its column or file requires.
-    #[error("\"{}\", line {line}{}: {reason}", path.display(), in_column(column.as_deref()))]
+    #[error("\"{}\", {place}{}: {reason}", path.display(), in_column(column.as_deref()))]
     Value {
         /// The file.
         path: PathBuf,
-        /// The line where the record begins, from 1.
-        line: u64,
+        /// The record.
+        place: Place,
         /// The path of the column, if one is at fault.
         column: Option<String>,
         /// What is wrong, and what to do.
@@ -61,12 +61,38 @@ pub enum ConvertError {
     Reader(String),
 }
 
+/// A record of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The line where it begins, from 1.
+    Line(u64),
+    /// Its number, from 1.
+    Record(u64),
+    /// The name of the entry of an archive, or of the file of a folder.
+    Entry(String),
+    /// The key of a sample of several entries.
+    Sample(String),
+}
+
 // === impl ConvertError ===
 
 impl ConvertError {
     /// Whether the command line is at fault.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
+    }
+}
+
+// === impl Place ===
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(formatter, "line {number}"),
+            Self::Record(number) => write!(formatter, "record {number}"),
+            Self::Entry(name) => write!(formatter, "entry \"{}\"", name.escape_debug()),
+            Self::Sample(key) => write!(formatter, "sample \"{}\"", key.escape_debug()),
+        }
     }
 }
 

@@ -3,15 +3,19 @@
 use std::{
     fs::File,
     io::{self, BufReader, Read},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use flate2::read::MultiGzDecoder;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
-use crate::{error::ConvertError, sources::SourceFile};
+use crate::{
+    error::ConvertError,
+    sources::{SourceFile, first_bytes},
+};
 
 /// Bytes of one record of text. A quote that is never closed makes the rest of a file one record.
 pub(crate) const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -21,6 +25,20 @@ pub(crate) type ReadBytes = Arc<AtomicU64>;
 
 /// A reader of text.
 pub(crate) type TextReader = Box<dyn Read + Send>;
+
+/// How the bytes of a file are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Not at all.
+    Plain,
+    /// As gzip; several members are joined.
+    Gzip,
+    /// As zlib.
+    #[cfg_attr(not(feature = "tfrecord"), expect(dead_code, reason = "only TensorFlow compresses files so"))]
+    Zlib,
+    /// As zstd.
+    Zstd,
+}
 
 /// A file whose bytes are counted.
 struct CountedFile {
@@ -36,18 +54,26 @@ pub(crate) struct BoundedRecords {
 
 /// Opens a file of text, compressed or not.
 pub(crate) fn open_text(source: &SourceFile, read: &ReadBytes) -> Result<TextReader, ConvertError> {
+    let packing = match first_bytes(&source.path, 4)?.as_slice() {
+        [0x1f, 0x8b, ..] => Packing::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Packing::Zstd,
+        _ => Packing::Plain,
+    };
+    open_packed(&source.path, packing, read)
+}
+
+/// Opens a file that is compressed in a known way.
+pub(crate) fn open_packed(path: &Path, packing: Packing, read: &ReadBytes) -> Result<TextReader, ConvertError> {
     let opened = || -> io::Result<TextReader> {
-        let mut first = Vec::new();
-        let file = File::open(&source.path)?;
-        (&file).take(4).read_to_end(&mut first)?;
-        let counted = CountedFile { file: File::open(&source.path)?, read: Arc::clone(read) };
-        Ok(match first.as_slice() {
-            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(counted))),
-            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(counted)?),
-            _ => Box::new(counted),
+        let counted = CountedFile { file: File::open(path)?, read: Arc::clone(read) };
+        Ok(match packing {
+            Packing::Plain => Box::new(counted),
+            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(counted))),
+            Packing::Zlib => Box::new(ZlibDecoder::new(counted)),
+            Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(counted)?),
         })
     };
-    opened().map_err(|error| ConvertError::Read { path: source.path.clone(), source: error })
+    opened().map_err(|source| ConvertError::Read { path: path.to_owned(), source })
 }
 
 // === impl CountedFile ===

@@ -12,13 +12,13 @@ use arrow::{
     error::ArrowError,
     json::{ReaderBuilder, reader::Decoder},
 };
-use serde_json::{Map, Value};
 
 use crate::{
-    batches::{BATCH_BYTES, BATCH_ROWS, Batches, FileReader},
-    error::ConvertError,
+    batches::{BATCH_BYTES, BATCH_ROWS, Batches, FileReader, batches},
+    error::{ConvertError, Place},
     input::{RECORD_BYTES_MAX, ReadBytes, TextReader, open_text},
     json_type::{self, JsonType, Mismatch},
+    json_value::{JsonObject, JsonValue},
     options::Options,
     sources::SourceFile,
     text,
@@ -46,7 +46,6 @@ struct JsonBatches {
     checked: Fields,
     decoder: Decoder,
     lines: JsonLines,
-    is_done: bool,
 }
 
 // === impl JsonFiles ===
@@ -118,14 +117,14 @@ impl FileReader for JsonFiles {
             .with_strict_mode(true)
             .build_decoder()
             .map_err(ConvertError::Batch)?;
-        Ok(Box::new(JsonBatches {
+        let mut rows = JsonBatches {
             options: Arc::clone(&self.options),
             schema: Arc::clone(&self.schema),
             checked: as_read.fields().clone(),
             decoder,
             lines: JsonLines::open(file, read)?,
-            is_done: false,
-        }))
+        };
+        Ok(batches(move || rows.batch()))
     }
 }
 
@@ -138,14 +137,14 @@ impl JsonLines {
     }
 
     /// The next line as an object.
-    fn next_object(&mut self) -> Result<Option<Map<String, Value>>, ConvertError> {
+    fn next_object(&mut self) -> Result<Option<JsonObject>, ConvertError> {
         if !self.advance()? {
             return Ok(None);
         }
         match serde_json::from_slice(&self.line) {
-            Ok(Value::Object(object)) => Ok(Some(object)),
+            Ok(JsonValue::Object(object)) => Ok(Some(object)),
             Ok(value) => {
-                let is_array = matches!(value, Value::Array(_));
+                let is_array = matches!(value, JsonValue::List(_));
                 Err(self.error(if is_array { ARRAY } else { "it is not an object" }.to_owned()))
             }
             // A document over several lines begins with these.
@@ -153,6 +152,7 @@ impl JsonLines {
             Err(_) if self.number == 1 && self.line.trim_ascii() == b"{" => Err(self.error(
                 "the object continues on another line: write each on one line, for example with jq -c .".to_owned(),
             )),
+            Err(error) if error.is_data() => Err(self.error(error.to_string())),
             Err(error) => Err(self.error(format!("it is not JSON, at byte {}: {error}", error.column()))),
         }
     }
@@ -180,11 +180,11 @@ impl JsonLines {
 
     fn mismatch(&self, mismatch: Mismatch) -> ConvertError {
         let Mismatch { path, reason } = mismatch;
-        ConvertError::Value { path: self.path.clone(), line: self.number, column: Some(path), reason }
+        ConvertError::Value { path: self.path.clone(), place: Place::Line(self.number), column: Some(path), reason }
     }
 
     fn error(&self, reason: String) -> ConvertError {
-        ConvertError::Value { path: self.path.clone(), line: self.number, column: None, reason }
+        ConvertError::Value { path: self.path.clone(), place: Place::Line(self.number), column: None, reason }
     }
 }
 
@@ -197,7 +197,6 @@ impl JsonBatches {
         let (mut numbers, mut bytes) = (Vec::new(), 0);
         while numbers.len() < BATCH_ROWS && bytes < BATCH_BYTES {
             let Some(object) = self.lines.next_object()? else {
-                self.is_done = true;
                 break;
             };
             self.check(&object).map_err(|mismatch| self.lines.mismatch(mismatch))?;
@@ -218,7 +217,7 @@ impl JsonBatches {
             }
             text::convert(column.as_string(), field.data_type()).map_err(|bad| ConvertError::Value {
                 path: self.lines.path.clone(),
-                line: numbers.get(bad.row).copied().unwrap_or_default(),
+                place: Place::Line(numbers.get(bad.row).copied().unwrap_or_default()),
                 column: Some(field.name().clone()),
                 reason: bad.reason,
             })
@@ -228,7 +227,7 @@ impl JsonBatches {
     }
 
     /// Checks the columns whose type is inferred; those with a set type must be texts, numbers or booleans.
-    fn check(&self, object: &Map<String, Value>) -> Result<(), Mismatch> {
+    fn check(&self, object: &JsonObject) -> Result<(), Mismatch> {
         for (name, value) in object {
             let Some((_, field)) = self.checked.find(name) else {
                 let reason = format!("the first {} lines do not have it: raise --infer-rows", self.options.infer_rows);
@@ -236,7 +235,7 @@ impl JsonBatches {
             };
             if self.options.type_of(name).is_none() {
                 json_type::check(value, field.data_type(), name)?;
-            } else if value.is_array() || value.is_object() {
+            } else if matches!(value, JsonValue::List(_) | JsonValue::Object(_)) {
                 let reason = "the type of --type holds no lists and objects".to_owned();
                 return Err(Mismatch { path: name.clone(), reason });
             }
@@ -246,18 +245,5 @@ impl JsonBatches {
 
     fn undecoded(&self, error: &ArrowError) -> ConvertError {
         self.lines.error(error.to_string())
-    }
-}
-
-impl Iterator for JsonBatches {
-    type Item = Result<RecordBatch, ConvertError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_done {
-            return None;
-        }
-        let batch = self.batch();
-        self.is_done |= !matches!(batch, Ok(Some(_)));
-        batch.transpose()
     }
 }

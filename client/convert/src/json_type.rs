@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields};
-use serde_json::{Number, Value};
+use serde_json::Number;
+
+use crate::json_value::{JsonObject, JsonValue};
 
 /// What the values at one place of the lines are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,20 +41,20 @@ pub(crate) struct Mismatch {
 
 impl JsonType {
     /// Widens the type so that it holds a value.
-    pub(crate) fn add(&mut self, value: &Value, path: &str) -> Result<(), Mismatch> {
+    pub(crate) fn add(&mut self, value: &JsonValue, path: &str) -> Result<(), Mismatch> {
         let found = match value {
-            Value::Null => return Ok(()),
-            Value::Bool(_) => Self::Boolean,
-            Value::Number(number) => number_type(number),
-            Value::String(_) => Self::Text,
-            Value::Array(items) => {
+            JsonValue::Null => return Ok(()),
+            JsonValue::Boolean(_) => Self::Boolean,
+            JsonValue::Number(number) => number_type(number),
+            JsonValue::Text(_) => Self::Text,
+            JsonValue::List(items) => {
                 if matches!(self, Self::Unknown) {
                     *self = Self::List(Box::default());
                 }
                 let Self::List(item) = self else { return Err(self.conflict(value, path)) };
                 return items.iter().try_for_each(|value| item.add(value, &format!("{path}[]")));
             }
-            Value::Object(object) => {
+            JsonValue::Object(object) => {
                 if matches!(self, Self::Unknown) {
                     *self = Self::Object(Vec::new());
                 }
@@ -90,7 +92,7 @@ impl JsonType {
         }
     }
 
-    fn conflict(&self, value: &Value, path: &str) -> Mismatch {
+    fn conflict(&self, value: &JsonValue, path: &str) -> Mismatch {
         Mismatch { path: path.to_owned(), reason: format!("it is {} here, and {} before", kind_of(value), self.kind()) }
     }
 
@@ -112,34 +114,32 @@ pub(crate) fn arrow_fields(fields: &[(String, JsonType)]) -> Fields {
 }
 
 /// Checks that a type holds a value exactly.
-pub(crate) fn check(value: &Value, kind: &DataType, path: &str) -> Result<(), Mismatch> {
+pub(crate) fn check(value: &JsonValue, kind: &DataType, path: &str) -> Result<(), Mismatch> {
     let mismatch = |reason: String| Err(Mismatch { path: path.to_owned(), reason });
     match (kind, value) {
-        (_, Value::Null) | (DataType::Boolean, Value::Bool(_)) | (DataType::Utf8, Value::String(_)) => Ok(()),
-        (DataType::Int64, Value::Number(number)) if number.is_i64() => Ok(()),
-        (DataType::UInt64, Value::Number(number)) if number.is_u64() => Ok(()),
-        (DataType::Float64, Value::Number(number)) => match integer(number) {
+        (_, JsonValue::Null) | (DataType::Boolean, JsonValue::Boolean(_)) | (DataType::Utf8, JsonValue::Text(_)) => {
+            Ok(())
+        }
+        (DataType::Int64, JsonValue::Number(number)) if number.is_i64() => Ok(()),
+        (DataType::UInt64, JsonValue::Number(number)) if number.is_u64() => Ok(()),
+        (DataType::Float64, JsonValue::Number(number)) => match integer(number) {
             Some(exact) if exact as f64 as i128 != exact => {
                 mismatch(format!("{exact} has more digits than a double holds"))
             }
             _ => Ok(()),
         },
-        (DataType::List(item), Value::Array(items)) => {
+        (DataType::List(item), JsonValue::List(items)) => {
             let path = format!("{path}[]");
             items.iter().try_for_each(|value| check(value, item.data_type(), &path))
         }
-        (DataType::Struct(fields), Value::Object(object)) => check_fields(object, fields, path),
-        (_, Value::Number(number)) => mismatch(format!("{number} is not {kind}")),
+        (DataType::Struct(fields), JsonValue::Object(object)) => check_fields(object, fields, path),
+        (_, JsonValue::Number(number)) => mismatch(format!("{number} is not {kind}")),
         _ => mismatch(format!("it is {}, the column is {kind}", kind_of(value))),
     }
 }
 
 /// Checks the fields of an object.
-pub(crate) fn check_fields(
-    object: &serde_json::Map<String, Value>,
-    fields: &Fields,
-    path: &str,
-) -> Result<(), Mismatch> {
+pub(crate) fn check_fields(object: &JsonObject, fields: &Fields, path: &str) -> Result<(), Mismatch> {
     for (name, value) in object {
         let path = below(path, name);
         match fields.find(name) {
@@ -163,14 +163,14 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-fn kind_of(value: &Value) -> &'static str {
+fn kind_of(value: &JsonValue) -> &'static str {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        JsonValue::Null => "null",
+        JsonValue::Boolean(_) => "a boolean",
+        JsonValue::Number(_) => "a number",
+        JsonValue::Text(_) => "a text",
+        JsonValue::List(_) => "a list",
+        JsonValue::Object(_) => "an object",
     }
 }
 
@@ -180,9 +180,13 @@ mod tests {
 
     use super::*;
 
-    fn inferred(values: &[Value]) -> Result<DataType, Mismatch> {
+    fn json_value(value: &serde_json::Value) -> JsonValue {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    fn inferred(values: &[serde_json::Value]) -> Result<DataType, Mismatch> {
         let mut kind = JsonType::default();
-        values.iter().try_for_each(|value| kind.add(value, "x"))?;
+        values.iter().try_for_each(|value| kind.add(&json_value(value), "x"))?;
         Ok(kind.data_type())
     }
 
@@ -217,8 +221,8 @@ mod tests {
             (json!(1), DataType::Utf8),
             (json!(true), DataType::Float64),
         ] {
-            assert!(check(&value, &kind, "x").is_err(), "{value} as {kind}");
+            assert!(check(&json_value(&value), &kind, "x").is_err(), "{value} as {kind}");
         }
-        assert!(check(&json!(9_007_199_254_740_992_u64), &DataType::Float64, "x").is_ok());
+        assert!(check(&json_value(&json!(9_007_199_254_740_992_u64)), &DataType::Float64, "x").is_ok());
     }
 }

@@ -18,7 +18,7 @@ pub struct Options {
     pub format: Option<Format>,
     /// Whether an earlier result is replaced.
     pub replace: bool,
-    /// Types of columns of CSV and JSON lines, in place of those inferred.
+    /// Types of columns, in place of those inferred.
     pub types: Vec<(String, DataType)>,
     /// Rows of the beginning from which types are inferred.
     pub infer_rows: usize,
@@ -30,6 +30,8 @@ pub struct Options {
     pub quote: u8,
     /// Whether the first line of CSV has the names of the columns.
     pub has_header: bool,
+    /// The Python whose pyarrow reads ORC; by default `python3`.
+    pub python: PathBuf,
     /// Rows of a row group.
     pub row_group_rows: usize,
     /// Bytes at which a row group ends earlier.
@@ -54,6 +56,7 @@ impl Options {
             delimiter: None,
             quote: b'"',
             has_header: true,
+            python: PathBuf::from("python3"),
             row_group_rows: ROW_GROUP_ROWS_MAX as usize,
             row_group_bytes: ROW_GROUP_BYTES as usize,
             file_bytes: 512 << 20,

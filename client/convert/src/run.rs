@@ -13,6 +13,10 @@ use std::{
 
 use arrow::array::RecordBatch;
 
+#[cfg(feature = "avro")]
+use crate::avro::AvroFiles;
+#[cfg(feature = "tfrecord")]
+use crate::tfrecord::TfRecordFiles;
 use crate::{
     arrow_file::ArrowFiles,
     batches::FileReader,
@@ -20,11 +24,16 @@ use crate::{
     destination::Destination,
     error::ConvertError,
     format::Format,
+    image_folder,
     input::ReadBytes,
     json_file::JsonFiles,
+    mds::MdsFolders,
     options::Options,
+    orc::OrcFiles,
     parquet_file::ParquetFiles,
     sources::{self, SourceFile, Sources},
+    type_name,
+    webdataset::TarFiles,
     writer::{ParquetWriter, Written},
 };
 
@@ -42,6 +51,19 @@ pub struct Progress {
     pub rows: u64,
     /// Bytes written.
     pub bytes: u64,
+}
+
+/// What a conversion is about to do.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The format of the sources.
+    pub format: Format,
+    /// Files to read.
+    pub sources: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Names of the columns, and their types as in pyarrow.
+    pub columns: Vec<(String, String)>,
 }
 
 /// What a conversion wrote.
@@ -63,10 +85,12 @@ pub struct Outcome {
     pub files: u64,
 }
 
-/// Converts files. Ends with [`ConvertError::Stopped`] soon after `stop` is set.
+/// Converts files. Calls `start` before the first row is written. Ends with [`ConvertError::Stopped`] soon after `stop`
+/// is set.
 pub fn convert(
     options: &Arc<Options>,
     stop: &AtomicBool,
+    start: impl FnOnce(&Start),
     progress: impl FnMut(Progress),
 ) -> Result<Outcome, ConvertError> {
     let Sources { format, files } = sources::find(options)?;
@@ -77,17 +101,38 @@ pub fn convert(
         Format::JsonLines => Box::new(JsonFiles::open(&files, options)?),
         Format::Arrow => Box::new(ArrowFiles::open(&files)?),
         Format::Parquet => Box::new(ParquetFiles::open(&files)?),
+        Format::Images => image_folder::open(&files, options)?,
+        Format::Mds => Box::new(MdsFolders::open(&files, options)?),
+        Format::WebDataset => Box::new(TarFiles::open(&files, options)?),
+        Format::Orc => Box::new(OrcFiles::open(&files, options)?),
+        #[cfg(feature = "avro")]
+        Format::Avro => Box::new(AvroFiles::open(&files)?),
+        #[cfg(feature = "tfrecord")]
+        Format::TfRecord => Box::new(TfRecordFiles::open(&files, options)?),
+        #[cfg(not(feature = "tfrecord"))]
+        Format::TfRecord => return Err(without_feature(format)),
+        #[cfg(not(feature = "avro"))]
+        Format::Avro => return Err(without_feature(format)),
     };
-    let writer = ParquetWriter::new(options, destination.folder(), reader.schema());
+    let schema = reader.schema();
+    let columns = schema.fields().iter().map(|field| (field.name().clone(), type_name::name(field.data_type())));
+    let bytes = files.iter().map(|file| file.bytes).sum();
+    start(&Start { format, sources: files.len() as u64, bytes, columns: columns.collect() });
+    let writer = ParquetWriter::new(options, destination.folder(), schema);
     let Written { rows, row_groups, bytes, files: count } = copy(&*reader, &files, writer, stop, progress)?;
     let out = destination.path().to_owned();
     destination.publish()?;
     Ok(Outcome { out, format, sources: files.len() as u64, rows, row_groups, bytes, files: count })
 }
 
+#[cfg(not(all(feature = "avro", feature = "tfrecord")))]
+fn without_feature(format: Format) -> ConvertError {
+    ConvertError::Usage(format!("this program was built without the feature {}", format.name()))
+}
+
 fn check_options(options: &Options, format: Format) -> Result<(), ConvertError> {
-    if !options.types.is_empty() && matches!(format, Format::Arrow | Format::Parquet) {
-        let reason = format!("--type is for csv and jsonl: {} files have types", format.name());
+    if !options.types.is_empty() && matches!(format, Format::Arrow | Format::Parquet | Format::Avro | Format::Orc) {
+        let reason = format!("--type does not apply: {} files have types", format.name());
         return Err(ConvertError::Usage(reason));
     }
     Ok(())

@@ -32,7 +32,9 @@ type Parsed<T> = Result<T, &'static str>;
 pub(crate) fn convert(texts: &StringArray, to: &DataType) -> Result<ArrayRef, BadText> {
     Ok(match to {
         DataType::Utf8 => Arc::new(texts.clone()),
-        DataType::LargeUtf8 => cast(texts, to).map_err(|error| BadText { row: 0, reason: error.to_string() })?,
+        DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+            cast(texts, to).map_err(|error| BadText { row: 0, reason: error.to_string() })?
+        }
         DataType::Boolean => booleans(texts)?,
         DataType::Int8 => numbers::<Int8Type>(texts, to, integer)?,
         DataType::Int16 => numbers::<Int16Type>(texts, to, integer)?,

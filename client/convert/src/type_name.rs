@@ -4,7 +4,8 @@ use arrow::datatypes::{DataType, TimeUnit};
 
 /// The types that can be named.
 pub(crate) const NAMES: &str = "bool, int8 … int64, uint8 … uint64, float32, float64, decimal128(p, s), date32, \
-                                time64[us], timestamp[ms|us|ns], timestamp[us, tz=UTC], string, large_string";
+                                time64[us], timestamp[ms|us|ns], timestamp[us, tz=UTC], string, large_string, binary, \
+                                large_binary";
 
 /// Parses the name of a type.
 pub(crate) fn parse(name: &str) -> Result<DataType, String> {
@@ -24,6 +25,8 @@ pub(crate) fn parse(name: &str) -> Result<DataType, String> {
         ("float64" | "double", []) => DataType::Float64,
         ("string" | "text" | "utf8", []) => DataType::Utf8,
         ("large_string", []) => DataType::LargeUtf8,
+        ("binary" | "bytes", []) => DataType::Binary,
+        ("large_binary", []) => DataType::LargeBinary,
         ("date" | "date32", [] | ["day"]) => DataType::Date32,
         ("time64", [unit @ ("us" | "ns")]) => DataType::Time64(time_unit(unit)?),
         ("timestamp", [unit]) => DataType::Timestamp(time_unit(unit)?, None),
@@ -31,6 +34,50 @@ pub(crate) fn parse(name: &str) -> Result<DataType, String> {
         ("decimal" | "decimal128", [precision, scale]) => decimal(precision, scale)?,
         _ => return Err(format!("unknown type; the types are {NAMES}")),
     })
+}
+
+/// The name of a type, with all types in it.
+pub(crate) fn name(kind: &DataType) -> String {
+    match kind {
+        DataType::Boolean => "bool".to_owned(),
+        DataType::Float16 => "halffloat".to_owned(),
+        DataType::Float32 => "float".to_owned(),
+        DataType::Float64 => "double".to_owned(),
+        DataType::Utf8 => "string".to_owned(),
+        DataType::LargeUtf8 => "large_string".to_owned(),
+        DataType::LargeBinary => "large_binary".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("decimal128({precision}, {scale})"),
+        DataType::Decimal256(precision, scale) => format!("decimal256({precision}, {scale})"),
+        DataType::Timestamp(unit, None) => format!("timestamp[{}]", unit_name(*unit)),
+        DataType::Timestamp(unit, Some(zone)) => format!("timestamp[{}, tz={zone}]", unit_name(*unit)),
+        DataType::Time32(unit) => format!("time32[{}]", unit_name(*unit)),
+        DataType::Time64(unit) => format!("time64[{}]", unit_name(*unit)),
+        DataType::List(item) => format!("list<{}>", name(item.data_type())),
+        DataType::LargeList(item) => format!("large_list<{}>", name(item.data_type())),
+        DataType::FixedSizeList(item, width) => format!("fixed_size_list<{}>[{width}]", name(item.data_type())),
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| format!("{}: {}", field.name(), name(field.data_type())));
+            format!("struct<{}>", fields.collect::<Vec<_>>().join(", "))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                let kinds: Vec<_> = fields.iter().map(|field| name(field.data_type())).collect();
+                format!("map<{}>", kinds.join(", "))
+            }
+            other => other.to_string(),
+        },
+        DataType::Dictionary(_, value) => format!("dictionary<{}>", name(value)),
+        other => other.to_string().to_lowercase(),
+    }
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
 }
 
 /// The name before brackets, and what is within.
@@ -74,6 +121,7 @@ mod tests {
             ("date32[day]", DataType::Date32),
         ] {
             assert_eq!(parse(name).as_ref(), Ok(&kind), "{name}");
+            assert_eq!(parse(&super::name(&kind)).as_ref(), Ok(&kind), "{name}");
         }
         for name in
             ["", "int128", "timestamp", "timestamp[s]", "timestamp[us", "decimal(39,0)", "decimal(2,3)", "int8[]"]

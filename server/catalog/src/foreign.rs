@@ -9,7 +9,7 @@ pub(super) struct ForeignFiles(Option<String>);
 impl ForeignFiles {
     /// Notes a file that is not hidden, by its path below the folder.
     pub(super) fn note(&mut self, below: &str) {
-        if self.0.is_none() && format_of(below).is_some() {
+        if self.0.is_none() && of_folder(below).is_some() {
             self.0 = Some(below.to_owned());
         }
     }
@@ -17,7 +17,7 @@ impl ForeignFiles {
     /// Why a folder without Parquet is not a dataset, if it has a file of another format.
     pub(super) fn refusal(&self, folder: &str) -> Option<String> {
         let first = self.0.as_deref()?;
-        let (format, command) = (format_of(first)?, command(folder, folder));
+        let (format, command) = (of_folder(first)?, command(folder, folder));
         Some(format!(
             "no *.parquet or *.arrow file under \"{folder}\", but \"{first}\": {format} is not served; {command}"
         ))
@@ -47,6 +47,15 @@ fn word(text: &str) -> String {
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// The format that the name of a file in a folder says, also if the folder is converted as a whole.
+fn of_folder(name: &str) -> Option<&'static str> {
+    format_of(name).or_else(|| match name.to_ascii_lowercase().rsplit_once('.')?.1 {
+        "mds" => Some("MDS"),
+        "jpg" | "jpeg" | "png" | "webp" => Some("a folder of images"),
+        _ => None,
+    })
+}
+
 /// The format that a name says, unless it is Parquet or an Arrow IPC file.
 fn format_of(name: &str) -> Option<&'static str> {
     let name = name.rsplit('/').next()?.to_ascii_lowercase();
@@ -59,6 +68,11 @@ fn format_of(name: &str) -> Option<&'static str> {
         "jsonl" | "ndjson" | "json" => Some("JSON"),
         // Streams have no footer.
         "arrows" if !is_compressed => Some("an Arrow IPC stream"),
+        "avro" if !is_compressed => Some("Avro"),
+        "orc" if !is_compressed => Some("ORC"),
+        "tar" | "tgz" => Some("WebDataset"),
+        // A number of a part may follow.
+        extension if extension.starts_with("tfrec") => Some("TFRecord"),
         _ => None,
     }
 }
@@ -87,6 +101,19 @@ mod tests {
             "\"/data/a.jsonl\" is not Parquet, and JSON is not served; convert it with \
              `forebay convert /data/a.jsonl --out /data/a-parquet`, and serve that folder"
         );
-        assert_eq!(advice("/data/a.parquet"), None);
+        for (name, format) in [
+            ("part-0.avro", Some("Avro")),
+            ("000000_0.orc", Some("ORC")),
+            ("a.tar", Some("WebDataset")),
+            ("b/a.tar.gz", Some("WebDataset")),
+            ("a.tfrecord-00001-of-00010", Some("TFRecord")),
+            ("shard.00000.mds", Some("MDS")),
+            ("cats/1.JPG", Some("a folder of images")),
+            ("a.txt", None),
+        ] {
+            assert_eq!(of_folder(name), format, "{name}");
+        }
+        assert!(advice("/data/a.tar").unwrap().contains("WebDataset is not served; convert it with"));
+        assert!(advice("/data/a.mds").is_none() && advice("/data/a.parquet").is_none());
     }
 }

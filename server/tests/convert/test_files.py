@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
+import os
 import signal
 import subprocess
 import time
@@ -20,9 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.big_endian import big_endian_file, big_endian_stream
-from harness.convert import command, convert, parts
+from harness.convert import command, convert, parts, peak_bytes
 from harness.parquet.random_files import draw_files
 from harness.serving import Serve, raw_table
+from harness.tfrecords import tfrecord_bytes
 
 
 def sample(rows: int) -> pa.Table:
@@ -267,7 +270,10 @@ def test_a_killed_conversion_is_cleaned_up_by_the_next(tmp_path: Path):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda root: (root / "a.txt").write_text("x"), "it has no files that end in .csv"),
+        (
+            lambda root: (root / "a.txt").write_text("x"),
+            "and no files that end in .csv",
+        ),
         (
             lambda root: [(root / name).write_text("x\n1\n") for name in ("a.csv", "b.json")],
             "is csv and",
@@ -315,16 +321,39 @@ def test_damaged_arrow_files_never_convert_to_other_rows(tmp_path: Path):
         assert ended.returncode in (0, 1), ended.stderr
 
 
+@pytest.mark.parametrize("names", [[b"a.csv", b"b\xff.csv"], [b"a\xff.csv.gz"], [b"\xff-00000-of-00001"]])
+def test_names_that_are_not_utf8_are_read(tmp_path: Path, names: list[bytes]):
+    source = tmp_path / "in"
+    source.mkdir()
+    for name in names:
+        data = tfrecord_bytes([{"x": [1]}]) if b"-of-" in name else b"x\n1\n"
+        data = gzip.compress(data) if name.endswith(b".gz") else data
+        Path(os.fsdecode(os.path.join(os.fsencode(source), name))).write_bytes(data)
+    flags = ["--from", "tfrecord"] if b"-of-" in names[0] else []
+    assert convert(source, tmp_path / "out", *flags).table()["x"].to_pylist() == [1] * len(names)
+
+
+@pytest.mark.parametrize(("digits", "value"), [(9, 10**12), (18, 10**30), (20, 10**35)])
+@pytest.mark.parametrize("nested", [False, True])
+def test_decimals_of_too_many_digits_are_refused(tmp_path: Path, digits: int, value: int, nested: bool):
+    # Arrow files may have them, and Parquet would keep their lowest bytes.
+    stored = pa.py_buffer(value.to_bytes(16, "little", signed=True))
+    column = pa.Array.from_buffers(pa.decimal128(digits, 0), 1, [None, stored])
+    if nested:
+        column = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), column)
+    table = pa.table({"d": column})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    done = convert(tmp_path / "a.arrow", tmp_path / "out")
+    assert (done.code, 'column "d": ' in done.error, (tmp_path / "out").exists()) == (1, True, False), done.error
+
+
 def test_memory_is_bounded(tmp_path: Path):
     rows = 3_000_000
     duckdb.sql(f"SELECT range AS x, hash(range) AS h, 'text ' || range AS t FROM range({rows})").write_csv(
         str(tmp_path / "a.csv")
     )
     size = (tmp_path / "a.csv").stat().st_size
-    script = "import resource,subprocess,sys; subprocess.run(sys.argv[1:], check=True); "
-    script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    arguments = ["python3", "-c", script, *command(tmp_path / "a.csv", tmp_path / "out", "--json")]
-    shown = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    peak = int(shown.stdout.splitlines()[-1]) * 1024
+    peak = peak_bytes(tmp_path / "a.csv", tmp_path / "out")
     assert size > 100_000_000
     assert peak < size, f"{peak} bytes of memory for {size} bytes of CSV"

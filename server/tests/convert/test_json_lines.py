@@ -62,6 +62,17 @@ def test_random_objects_survive(tmp_path: Path, seed: int):
         assert table.schema.field("list").type.value_type == pa.int64()
 
 
+def test_columns_keep_the_order_of_the_text(tmp_path: Path):
+    rows = ['{"z": 1, "b": {"y": 1, "a": [{"k": 1, "c": 2}]}}', '{"a": 0, "z": 2}', '{"b": {"a": [], "x": 0}, "z": 3}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    table = convert(tmp_path / "a.jsonl", tmp_path / "out").table()
+    assert table.schema.names == ["z", "b", "a"]
+    kind = table.schema.field("b").type
+    assert [kind.field(index).name for index in range(kind.num_fields)] == ["y", "a", "x"]
+    item = kind.field("a").type.value_type
+    assert [item.field(index).name for index in range(item.num_fields)] == ["k", "c"]
+
+
 def test_types_are_set_from_exact_text(tmp_path: Path):
     rows = [
         '{"x": 1.10, "t": "2024-02-29T10:00:00", "n": 12345678901234567890123}',
@@ -96,6 +107,7 @@ def test_types_are_set_from_exact_text(tmp_path: Path):
         (["[", '{"a": 1}', "]"], [], "line 1: it begins an array"),
         (["{", '"a": 1', "}"], [], "line 1: the object continues on another line"),
         (["7"], [], "line 1: it is not an object"),
+        (['{"a": 1}', '{"b": [{"a": 1, "a": 2}]}'], [], 'line 2: an object has the field "a" twice'),
         ([], [], "it has no line with a field"),
     ],
 )

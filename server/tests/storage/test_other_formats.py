@@ -17,6 +17,7 @@ from forebay.errors import translate
 from harness.convert import client_binary
 from harness.object_store import Store, s3_server
 from harness.serving import Serve, Server, raw_table
+from harness.tars import write_tar
 
 FILES = {
     "a.csv": "x,y\n1,a\n2,b\n",
@@ -50,6 +51,27 @@ def test_the_command_of_the_error_converts_the_dataset(tmp_path: Path, serve: Se
     subprocess.run([client_binary(), *command], check=True, capture_output=True, timeout=60)
     with fl.connect(serve({"clicks": command[-1]}).url) as client:
         assert raw_table(client, "clicks").to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+
+
+@pytest.mark.parametrize("kind", ["tar", "images"])
+def test_samples_and_images_are_converted_by_their_command(tmp_path: Path, serve: Serve, kind: str):
+    root = tmp_path / "pets"
+    root.mkdir()
+    if kind == "tar":
+        write_tar(root / "a.tar", [("1.jpg", b"x"), ("1.cls", b"7")])
+    else:
+        (root / "cats").mkdir()
+        (root / "cats" / "1.jpg").write_bytes(b"x")
+    error = refusal(serve({"pets": root}), "pets")
+    assert ("WebDataset" if kind == "tar" else "a folder of images") + " is not served" in error
+    found = re.search(r"`forebay (convert .*?)`", error)
+    assert found, error
+    command = shlex.split(found[1])
+    subprocess.run([client_binary(), *command], check=True, capture_output=True, timeout=60)
+    with fl.connect(serve({"pets": command[-1]}).url) as client:
+        (row,) = raw_table(client, "pets").to_pylist()
+    images = {"image": b"x", "label": "cats", "path": "cats/1.jpg"}
+    assert row == ({"__key__": "1", "jpg": b"x", "cls": 7} if kind == "tar" else images)
 
 
 def test_a_bucket_of_csv_says_what_to_do(serve: Serve):

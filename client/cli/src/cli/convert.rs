@@ -1,4 +1,4 @@
-//! `forebay convert SRC… --out DIR`: writes Parquet that streams well from CSV, JSON lines, Arrow and Parquet.
+//! `forebay convert SRC… --out DIR`: writes Parquet that streams well from files of other formats.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,21 +10,21 @@ use std::{
 };
 
 use clap::Args;
-use forebay_convert::{ConvertError, Format, Options, Outcome, Progress, convert};
+use forebay_convert::{ConvertError, Format, Options, Outcome, Progress, Start, convert};
 use forebay_order::row_groups::ROW_GROUP_ROWS_MAX;
 use forebay_settings::{ByteSize, sizes};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{failure::Failure, output};
+use super::{cell_text::plain, failure::Failure, message, output, programs};
 
-/// Convert CSV, JSON lines, Arrow and badly shaped Parquet files to Parquet that streams well, for --dataset of
+/// Convert files of other formats, and badly shaped Parquet, to Parquet that streams well, for --dataset of
 /// forebay-server. Rows keep their order; a value that does not fit its type is an error; the result appears as a whole
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
     /// Files and folders, all of one format, in the order of their rows. Files of a folder are sorted by path; gzip and
-    /// zstd of CSV and JSON lines are decompressed
+    /// zstd are decompressed where the format has no codecs
     #[arg(value_name = "SRC", required = true)]
     sources: Vec<PathBuf>,
 
@@ -36,12 +36,13 @@ pub(crate) struct Convert {
     #[arg(long, env = "FOREBAY_FORCE")]
     force: bool,
 
-    /// Format of the files: csv, jsonl, arrow or parquet [default: by name and first bytes]
+    /// Format of the files: csv, jsonl, arrow, parquet, avro, orc, webdataset, tfrecord, mds or images
+    /// [default: by name and first bytes]
     #[arg(long, env = "FOREBAY_FROM", value_name = "FORMAT", value_parser = format)]
     from: Option<Format>,
 
-    /// Type of a column of CSV or JSON lines, named as in pyarrow: int64, decimal128(10, 2), timestamp[us], string. May
-    /// be repeated; in the environment, one per line
+    /// Type of a column in place of the inferred one, named as in pyarrow: int64, decimal128(10, 2), timestamp[us],
+    /// string, binary. May be repeated; in the environment, one per line
     #[arg(long = "type", env = "FOREBAY_TYPE", value_name = "COLUMN=TYPE", value_delimiter = '\n')]
     types: Vec<String>,
 
@@ -66,6 +67,10 @@ pub(crate) struct Convert {
     #[arg(long, env = "FOREBAY_NO_HEADER")]
     no_header: bool,
 
+    /// Python with pyarrow, which reads ORC [default: python3 next to this program, or else of the path]
+    #[arg(long, env = "FOREBAY_PYTHON", value_name = "PROGRAM")]
+    python: Option<PathBuf>,
+
     /// Rows of a row group. A group ends earlier at 16 MiB as stored
     #[arg(long, env = "FOREBAY_ROW_GROUP_ROWS", value_name = "COUNT", default_value_t = ROW_GROUP_ROWS_MAX as u32,
           value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
@@ -76,6 +81,9 @@ pub(crate) struct Convert {
           value_parser = sizes(1..=64 << 30))]
     file_bytes: ByteSize,
 }
+
+/// Columns that are shown before a conversion starts.
+const SHOWN_COLUMNS_MAX: usize = 100;
 
 /// What --json prints.
 #[derive(Serialize)]
@@ -102,8 +110,14 @@ impl Convert {
         // Drawn on stderr if that is a terminal.
         let bar = ProgressBar::no_length().with_style(style());
         let drawn = bar.clone();
-        let mut converting =
-            tokio::task::spawn_blocking(move || convert(&options, &stopped, |progress| draw(&drawn, progress)));
+        let mut converting = tokio::task::spawn_blocking(move || {
+            let announce = |start: &Start| {
+                if !json {
+                    message::say(&announcement(start));
+                }
+            };
+            convert(&options, &stopped, announce, |progress| draw(&drawn, progress))
+        });
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Signals)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Signals)?;
         let outcome = loop {
@@ -130,6 +144,7 @@ impl Convert {
         options.delimiter = self.delimiter;
         options.quote = self.quote;
         options.has_header = !self.no_header;
+        options.python = self.python.unwrap_or_else(programs::python);
         options.row_group_rows = self.row_group_rows as usize;
         options.file_bytes = self.file_bytes.0;
         for column in &self.types {
@@ -166,6 +181,19 @@ impl<'a> ConvertReport<'a> {
     }
 }
 
+/// The columns of the result, for stderr.
+fn announcement(start: &Start) -> String {
+    let Start { format, sources, bytes, columns } = start;
+    let names: Vec<String> = columns.iter().take(SHOWN_COLUMNS_MAX).map(|(name, _)| plain(name)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
+    let (sources, size) = (noun(*sources, "source"), output::decimal_bytes(*bytes));
+    let heading = format!("converts {sources} of {}, {size}, to these columns:", format.name());
+    let shown = names.iter().zip(columns).map(|(name, (_, kind))| format!("\n  {name:width$}  {}", plain(kind)));
+    let more = columns.len().saturating_sub(SHOWN_COLUMNS_MAX);
+    let more = (more > 0).then(|| format!("\n  and {more} more"));
+    [heading].into_iter().chain(shown).chain(more).collect()
+}
+
 fn noun(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", output::count(count), if count == 1 { "" } else { "s" })
 }
@@ -191,7 +219,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn format(name: &str) -> Result<Format, String> {
-    Format::parse(name).ok_or_else(|| "expected csv, jsonl, arrow or parquet".to_owned())
+    Format::parse(name).ok_or_else(|| format!("expected {}", Format::names()))
 }
 
 /// Parses a single byte, or `\t`.
@@ -241,6 +269,29 @@ mod tests {
         );
         let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
         assert_eq!((&json["rows"], &json["dataset"]), (&1_234_567.into(), &"my_clicks=/data/my clicks".into()));
+    }
+
+    #[test]
+    fn the_help_has_every_format() {
+        let command = Convert::augment_args(clap::Command::new("convert"));
+        let from = command.get_arguments().find(|argument| argument.get_id() == "from").unwrap();
+        let help = from.get_help().unwrap().to_string();
+        assert!(help.contains(&Format::names()), "{help}");
+    }
+
+    #[test]
+    fn columns_are_shown_with_their_types() {
+        let columns = [("__key__", "string"), ("jpg", "binary")].map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+        let start = Start { format: Format::WebDataset, sources: 2, bytes: 3_000_000, columns: columns.to_vec() };
+        assert_eq!(
+            announcement(&start),
+            "converts 2 sources of webdataset, 3 MB, to these columns:\n  __key__  string\n  jpg      binary"
+        );
+        let many = Start { columns: vec![("x".to_owned(), "int64".to_owned()); SHOWN_COLUMNS_MAX + 1], ..start };
+        assert!(announcement(&many).ends_with("  x  int64\n  and 1 more"));
+        let hostile = ("a\u{1b}[2J\nb".to_owned(), "struct<\u{9b}: int64>".to_owned());
+        let hostile = announcement(&Start { columns: vec![hostile, ("x".to_owned(), "int64".to_owned())], ..many });
+        assert!(hostile.ends_with("\n  a\\u{1b}[2J\\nb  struct<\\u{9b}: int64>\n  x              int64"), "{hostile}");
     }
 
     #[test]

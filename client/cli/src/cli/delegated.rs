@@ -1,19 +1,19 @@
 //! Subcommands that other programs run, which are installed separately: `prepare` (SQL over datasets), `fit --engine` and `compare` (the
 //! Python package).
 
-use std::{env, ffi::OsString, io, iter, os::unix::process::CommandExt, path::PathBuf, process::Command};
+use std::{env, ffi::OsString, io, iter, os::unix::process::CommandExt, process::Command};
 
 use clap::Args;
 
-use super::{failure::Failure, programs::program};
+use super::{
+    failure::Failure,
+    programs::{program, python},
+};
 
 /// The program that `prepare` runs.
 const PREPARE: &str = "forebay-prepare";
 
-/// The interpreter that `compare` runs, unless the environment variable `FOREBAY_PYTHON` names another.
-const PYTHON: &str = "python3";
-
-/// What the interpreter runs. A missing package is an error, not a difference.
+/// What Python runs. A missing package is an error, not a difference.
 const COMPARE: &str = "\
 import sys
 try:
@@ -91,8 +91,7 @@ fn prepare(options: impl Iterator<Item = OsString>) -> Failure {
 }
 
 fn compare(options: impl Iterator<Item = OsString>) -> Failure {
-    let python = env::var_os("FOREBAY_PYTHON").filter(|python| !python.is_empty());
-    let program = PathBuf::from(python.unwrap_or_else(|| PYTHON.into()));
+    let program = python();
     let source = Command::new(&program).args(["-c", COMPARE]).args(options).exec();
     Failure::Python { program, source }
 }

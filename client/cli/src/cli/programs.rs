@@ -1,4 +1,4 @@
-//! The other programs of Forebay: found next to this one, or else on PATH.
+//! The other programs of Forebay, and Python: found next to this one, or else on PATH.
 
 use std::{
     env,
@@ -12,6 +12,9 @@ pub(crate) const SERVER: &str = "forebay-server";
 /// The environment variable that names another server program, as for `fb.local` of the Python package.
 pub(crate) const SERVER_VARIABLE: &str = "FOREBAY_SERVER_BIN";
 
+/// The environment variable that names another Python.
+const PYTHON_VARIABLE: &str = "FOREBAY_PYTHON";
+
 /// Returns the program of this name next to this one; otherwise its name, which PATH resolves.
 pub(crate) fn program(name: &str) -> PathBuf {
     let sibling = env::current_exe().ok().and_then(|path| Some(path.parent()?.join(name)));
@@ -20,8 +23,17 @@ pub(crate) fn program(name: &str) -> PathBuf {
 
 /// Returns the server program: the one that the environment names, or `program`.
 pub(crate) fn server() -> PathBuf {
-    let named = env::var_os(SERVER_VARIABLE).filter(|path| !path.is_empty());
-    named.map_or_else(|| program(SERVER), PathBuf::from)
+    named_by(SERVER_VARIABLE).unwrap_or_else(|| program(SERVER))
+}
+
+/// Returns the Python that has our package or its dependencies: the one that the environment names, or `program`, which is
+/// that of the environment in which this program is installed.
+pub(crate) fn python() -> PathBuf {
+    named_by(PYTHON_VARIABLE).unwrap_or_else(|| program("python3"))
+}
+
+fn named_by(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// Returns the path of a program: its own, or that of the first file of its name on PATH.

@@ -64,3 +64,12 @@ def convert(sources: Path | list[Path], out: Path, *flags: str) -> Conversion:
     # A hidden folder is removed in any case.
     assert not list(out.parent.glob(f".{out.name}*"))
     return Conversion(ended.returncode, ended.stdout, ended.stderr, out)
+
+
+def peak_bytes(sources: Path | list[Path], out: Path) -> int:
+    """Run a conversion that succeeds, and return the most memory that it had."""
+    script = "import resource,subprocess,sys; subprocess.run(sys.argv[1:], check=True); "
+    script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    arguments = ["python3", "-c", script, *command(sources, out, "--json")]
+    shown = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=RUN_SECONDS)
+    return int(shown.stdout.splitlines()[-1]) * 1024
