@@ -1,7 +1,7 @@
-//! Fuzz targets for the server: one function for each source of untrusted bytes, over the real router and real files,
-//! in this process.
+//! Fuzz targets for the server and the converter: one function for each source of untrusted bytes, over the real router
+//! and real files, in this process.
 //!
-//! A target panics if the server violates an invariant of every call (see `invariants`). Only `pages` checks results:
+//! A target panics if an invariant of every call (see `invariants`) or conversion is violated. Only `pages` checks results:
 //! for the others the tests of the modules do.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 
 mod calls;
 mod command;
+mod conversion;
 mod exchange;
 mod expression;
 mod image;
@@ -30,6 +31,7 @@ mod ticket;
 mod tokenizer;
 
 pub use command::command;
+pub use conversion::{avro, mds, tar, tfrecord};
 pub use exchange::exchange;
 pub use expression::expression;
 pub use image::image;
@@ -45,16 +47,20 @@ pub use tokenizer::tokenizer;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its program, corpus and dictionary.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 15] = [
+    ("avro", avro),
     ("command", command),
     ("exchange", exchange),
     ("expression", expression),
     ("image", image),
+    ("mds", mds),
     ("pages", pages),
     ("parquet", parquet),
     ("path_resolver", path_resolver),
     ("plan", plan),
     ("ring", ring),
+    ("tar", tar),
+    ("tfrecord", tfrecord),
     ("ticket", ticket),
     ("tokenizer", tokenizer),
 ];

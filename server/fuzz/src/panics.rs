@@ -7,13 +7,13 @@ use std::{
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
-/// The folders with the server's crates, relative to the repository's root, which is where cargo runs rustc.
-const OWN_FOLDERS: [&str; 3] = ["proto/", "kernels/", "server/"];
+/// The folders with the project's crates, relative to the repository's root, which is where cargo runs rustc.
+const OWN_FOLDERS: [&str; 4] = ["proto/", "kernels/", "server/", "client/"];
 
 /// Panics since they were last cleared.
 #[derive(Debug)]
 pub(crate) struct Panics {
-    /// Panics in the server's crates, caught or not.
+    /// Panics in the project's crates, caught or not.
     pub own: Vec<String>,
     /// The last panic in any crate.
     pub last: String,

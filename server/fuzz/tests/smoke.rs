@@ -148,6 +148,26 @@ fn tokenizer_files() {
 }
 
 #[test]
+fn archives() {
+    smoke("tar");
+}
+
+#[test]
+fn records_of_avro() {
+    smoke("avro");
+}
+
+#[test]
+fn records_of_examples() {
+    smoke("tfrecord");
+}
+
+#[test]
+fn folders_of_shards() {
+    smoke("mds");
+}
+
+#[test]
 fn rings() {
     smoke("ring");
 }
