@@ -2154,6 +2154,9 @@ pub struct ColumnDescription {
     /// What is not described, and why; empty if nothing is left out.
     #[prost(string, tag = "16")]
     pub note: ::prost::alloc::string::String,
+    /// The names of the classes 0, 1, ..., where the files have them in the metadata of the library `datasets`.
+    #[prost(string, repeated, tag = "17")]
+    pub class_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for ColumnDescription {
 const NAME: &'static str = "ColumnDescription";

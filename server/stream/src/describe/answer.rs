@@ -5,7 +5,7 @@ use forebay_engine::{ColumnProfile, Distribution, Lengths, Profile, ProfileKind,
 use forebay_kernels::ExactDecimal;
 use forebay_proto::v1::{self, column_value::Value};
 
-use super::type_name::type_name;
+use super::{class_names, type_name::type_name};
 use crate::error::StreamError;
 
 /// Shares of the quantiles.
@@ -62,6 +62,7 @@ pub(super) fn of_profile(
         top_is_complete,
         lengths: lengths.map(of_lengths),
         note: note(field, schema, form.kind),
+        class_names: class_names::of(schema, field.name()),
     })
 }
 

@@ -3,6 +3,7 @@
 //! Concurrent requests for one description share one computation and its progress.
 
 mod answer;
+mod class_names;
 mod columns;
 mod pass;
 mod type_name;

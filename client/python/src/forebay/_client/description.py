@@ -71,6 +71,8 @@ class ColumnDescription:
     lengths: ValueLengths | None
     note: str
     """What is not described, and why; usually empty."""
+    class_names: tuple[str, ...] = ()
+    """The names of the class ids 0, 1, …, where the files have them in the metadata of the library ``datasets``."""
 
     @classmethod
     def of(cls, fields: Json) -> ColumnDescription:
@@ -95,6 +97,7 @@ class ColumnDescription:
             top_is_complete=bool(fields["top_is_complete"]),
             lengths=None if lengths is None else _lengths(lengths),
             note=str(fields["note"]),
+            class_names=tuple(fields.get("class_names", ())),
         )
 
     def fields(self) -> dict[str, object]:
@@ -117,6 +120,7 @@ class ColumnDescription:
             "top": most.value,
             "top_count": most.rows,
             **dict(zip(("length_min", "length_mean", "length_max"), lengths, strict=True)),
+            "class_names": ", ".join(self.class_names) or None,
             "note": self.note,
         }
 
