@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     match options.command {
         None => serve(runtime, options, values),
         Some(Verb::Check) => check(&runtime, options, &values),
+        Some(Verb::Splits) => splits(&runtime, &options),
     }
 }
 
@@ -61,4 +62,16 @@ fn check(runtime: &Runtime, options: Flags, values: &Values) -> ExitCode {
     }
     found.problems.iter().for_each(|line| daemon::say(&format!("error: {line}")));
     if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) }
+}
+
+fn splits(runtime: &Runtime, options: &Flags) -> ExitCode {
+    let (lines, problems) = runtime.block_on(daemon::splits(options));
+    for line in &lines {
+        // Whoever closed stdout does not read it.
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+    for line in &problems {
+        daemon::say(&format!("error: {line}"));
+    }
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) }
 }

@@ -30,6 +30,7 @@ use super::{
     single_flight::SingleFlight,
     snapshot::Snapshot,
     snapshots::Snapshots,
+    splits::DatasetSplit,
 };
 use crate::view::{ViewError, ViewInput, ViewJob, Views};
 
@@ -225,11 +226,37 @@ impl Dataset {
         self.snapshots.find_narrowed(rule, digest)
     }
 
+    /// Its splits, if it is a folder whose files have the names of some.
+    pub async fn splits(&self) -> Result<Vec<DatasetSplit>, CatalogError> {
+        match &self.source {
+            FileSource::Files(location) if location.is_folder() => {
+                Ok(listing::list(&self.name, location, None).await?.splits(location.url()))
+            }
+            FileSource::Files(_) | FileSource::View(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Refuses to serve several splits as one dataset.
+    fn refuse_splits(&self, splits: &[DatasetSplit]) -> Result<(), CatalogError> {
+        let Some(first) = splits.first() else { return Ok(()) };
+        let names: Vec<&str> = splits.iter().map(|split| split.name.as_str()).collect();
+        let reason = format!(
+            "it has the splits {}, which one dataset would mix: name one, such as \"{}\", or run `forebay serve URL`, \
+             which serves each; all files are those of the pattern **/*.parquet",
+            names.join(", "),
+            first.files
+        );
+        Err(CatalogError::Empty { dataset: self.name.clone(), reason })
+    }
+
     /// The files of a location. Concurrent callers share one listing, which starts after the last of them called.
     async fn list(&self, location: &Location) -> Result<Arc<ListedFiles>, CatalogError> {
         let list = || async {
             let mut last = self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let listing = listing::list(&self.name, location, last.as_ref().map(|last| &last.listing)).await?;
+            if location.store().is_hub() && location.is_folder() {
+                self.refuse_splits(&listing.splits(location.url()))?;
+            }
             self.has_answered.store(true, Ordering::Relaxed);
             if let Some(same) = last.take_if(|last| last.listing.is_same(&listing)) {
                 return Ok(same);

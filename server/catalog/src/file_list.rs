@@ -13,6 +13,8 @@ use std::{
 use object_store::path::Path;
 use url::Url;
 
+use super::hub;
+
 /// The largest list, enough for 500,000 files.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
@@ -112,12 +114,15 @@ fn parse(list: &FilePath, entry: &str) -> Result<(StoreOfList, Path), String> {
             Ok((StoreOfList::Remote(scheme.to_owned(), parsed.authority().to_owned()), path))
         }
         Some((scheme, rest)) => {
-            let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+            let (authority, key) = match scheme {
+                "hf" => hub::split(rest)?,
+                _ => rest.split_once('/').map_or((rest.to_owned(), ""), |(bucket, key)| (bucket.to_owned(), key)),
+            };
             if authority.is_empty() || key.is_empty() {
                 return Err(format!("\"{entry}\" names no file"));
             }
             let scheme = if scheme == "s3a" { "s3" } else { scheme };
-            Ok((StoreOfList::Remote(scheme.to_owned(), authority.to_owned()), Path::parse(key).map_err(invalid)?))
+            Ok((StoreOfList::Remote(scheme.to_owned(), authority), Path::parse(key).map_err(invalid)?))
         }
     }
 }

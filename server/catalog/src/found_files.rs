@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use object_store::{ObjectMeta, path::Path};
 
-use super::{lake::TableVersion, left_out::LeftOut};
+use super::{
+    lake::TableVersion,
+    left_out::LeftOut,
+    splits::{self, DatasetSplit},
+};
 
 /// A dataset's files, sorted by path; those of a list in its order.
 #[derive(Debug)]
@@ -35,6 +39,11 @@ impl Listing {
             && other.table.is_none()
             && self.others == other.others
             && self.left_out == other.left_out
+    }
+
+    /// The splits of the folder with this URL, if the names of its files tell some.
+    pub(super) fn splits(&self, folder: &str) -> Vec<DatasetSplit> {
+        splits::find(folder, self.objects.iter().map(|object| self.relative(&object.location)))
     }
 
     /// The path of one of the files below the root.

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
+    hub,
     lake_spec::LakeSpec,
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
@@ -217,6 +218,15 @@ impl Location {
         }
     }
 
+    /// Whether it names all files of a folder: not a pattern, a list or a table. In a remote store, that may be one file too.
+    pub(super) fn is_folder(&self) -> bool {
+        match &self.spec {
+            FileSpec::Local(path) => matches!(split(path), Ok((_, Selection::Directory))),
+            FileSpec::Prefix(_) | FileSpec::Name(_) => true,
+            FileSpec::Glob { .. } | FileSpec::Object(_) | FileSpec::List(_) | FileSpec::Lake(_) => false,
+        }
+    }
+
     /// The files that it refers to.
     pub(super) fn spec(&self) -> &FileSpec {
         &self.spec
@@ -290,12 +300,17 @@ fn local(path: &FilePath) -> Result<Location, String> {
     Ok(Location::of(Store::local(), FileSpec::Local(absolute)))
 }
 
-/// Parses a bucket and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and `?` is a wildcard.
+/// Parses a bucket or the dataset of a hub, and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and
+/// `?` is a wildcard.
 fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, String> {
-    if !matches!(scheme, "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss") {
-        return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}"));
-    }
-    let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let (authority, key) = match scheme {
+        "hf" => hub::split(rest)?,
+        "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" => {
+            let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+            (authority.to_owned(), key)
+        }
+        _ => return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}")),
+    };
     if authority.is_empty() {
         return Err(format!("{scheme}:// must be followed by the name of a bucket"));
     }
@@ -312,7 +327,7 @@ fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, Str
     } else {
         FileSpec::Name(whole)
     };
-    Ok(Location::of(stores.of(scheme, authority)?, spec))
+    Ok(Location::of(stores.of(scheme, &authority)?, spec))
 }
 
 /// Parses the URL of one file on a web server, which has no listing.

@@ -22,8 +22,8 @@ use reqwest::{
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 5;
 
-/// A part of the error of such a redirect.
-pub(super) const NOT_FOLLOWED: &str = "redirects to other addresses are not followed";
+/// A part of the errors of redirects that are refused.
+pub(super) const NOT_FOLLOWED: &str = "redirects to such addresses are not followed";
 
 /// The name of this program in requests.
 const USER_AGENT: &str = concat!("forebay/", env!("CARGO_PKG_VERSION"));
@@ -37,26 +37,30 @@ type SetTime = fn(ClientBuilder, Duration) -> ClientBuilder;
 
 /// A redirect that is not followed.
 #[derive(Debug, thiserror::Error)]
-#[error("it redirects to {origin}, and {reason}: name the address of the file itself", reason = NOT_FOLLOWED)]
+#[error("it redirects to {origin}, another address, and {reason}: name the address of the file itself", reason = NOT_FOLLOWED)]
 struct RedirectRefused {
     origin: String,
 }
 
 impl HttpConnector for SameOriginConnector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
-        Ok(HttpClient::new(client(options)?))
+        Ok(HttpClient::new(client(options, Policy::custom(same_origin), |builder| builder)?))
     }
 }
 
-/// A client of these options, as `object_store` makes it, besides the redirects.
-fn client(options: &ClientOptions) -> Result<Client> {
+/// A client of these options, as `object_store` makes it, besides the redirects and what `adapt` changes.
+pub(super) fn client(
+    options: &ClientOptions,
+    redirects: Policy,
+    adapt: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> Result<Client> {
     use ClientConfigKey as Key;
     let value = |key: Key| options.get_config_value(&key);
     let is_set = |key: Key| {
         value(key).is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on" | "y"))
     };
     let mut builder = ClientBuilder::new()
-        .redirect(Policy::custom(same_origin))
+        .redirect(redirects)
         .user_agent(value(Key::UserAgent).unwrap_or_else(|| USER_AGENT.to_owned()))
         .https_only(!is_set(Key::AllowHttp))
         .danger_accept_invalid_certs(is_set(Key::AllowInvalidCertificates))
@@ -102,7 +106,7 @@ fn client(options: &ClientOptions) -> Result<Client> {
         builder = builder.dns_resolver(Arc::new(ShuffledAddresses));
     }
     // Compression hides the size of a file.
-    builder.no_gzip().no_brotli().no_zstd().no_deflate().build().map_err(invalid)
+    adapt(builder.no_gzip().no_brotli().no_zstd().no_deflate()).build().map_err(invalid)
 }
 
 /// Follows a redirect to the same scheme, host and port.

@@ -27,6 +27,8 @@ pub struct Store {
     url: String,
     /// The same client, if it is a local disk.
     disk: Option<Arc<LocalFileSystem>>,
+    /// Whether it is a dataset of a hub: reads name the commit of a file, its version.
+    is_hub: bool,
     settings: Settings,
     files_max: usize,
 }
@@ -76,12 +78,18 @@ impl Store {
     pub(super) fn local() -> Self {
         let disk = Arc::new(LocalFileSystem::new());
         let settings = Settings::default();
-        Self { client: Arc::clone(&disk) as _, url: "/".to_owned(), disk: Some(disk), settings, files_max: FILES_MAX }
+        let client = Arc::clone(&disk) as _;
+        Self { disk: Some(disk), ..Self::remote(client, "/".to_owned(), settings) }
     }
 
     /// A remote store. Errors name its settings.
     pub(super) fn remote(client: Arc<dyn ObjectStore>, url: String, settings: Settings) -> Self {
-        Self { client, url, disk: None, settings, files_max: FILES_MAX }
+        Self { client, url, disk: None, is_hub: false, settings, files_max: FILES_MAX }
+    }
+
+    /// A dataset of a hub.
+    pub(super) fn hub(client: Arc<dyn ObjectStore>, url: String, settings: Settings) -> Self {
+        Self { is_hub: true, ..Self::remote(client, url, settings) }
     }
 
     /// Sets the most files of a listing.
@@ -108,6 +116,11 @@ impl Store {
     /// Whether it is a local disk.
     pub fn is_local(&self) -> bool {
         self.disk.is_some()
+    }
+
+    /// Whether it is a dataset of a hub, whose folders are named by rules.
+    pub(super) fn is_hub(&self) -> bool {
+        self.is_hub
     }
 
     /// The path or URL of a file to show to users.
@@ -187,6 +200,7 @@ impl Store {
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
             if_match: object.e_tag.clone().filter(|tag| is_strong(tag)),
+            version: object.version.clone().filter(|_| self.is_hub),
             ..GetOptions::default()
         };
         let result = match self.client.get_opts(&object.location, options).await {
@@ -291,7 +305,8 @@ impl Store {
             return Some("serve the file from a web server that supports ranges, or from a bucket".to_owned());
         }
         // Without configured credentials, the client tries the metadata address of cloud machines.
-        let is_about_credentials = kind == StoreErrorKind::Denied || sentence.contains("169.254.169.254");
+        let is_denied = kind == StoreErrorKind::Denied && !sentence.contains(NOT_FOLLOWED);
+        let is_about_credentials = is_denied || sentence.contains("169.254.169.254");
         if is_about_credentials && !credentials.is_empty() {
             return Some(format!("the server reads the store's credentials from its environment: {credentials}"));
         }

@@ -17,6 +17,7 @@ use object_store::{
 };
 
 use super::{
+    hub::{self, HubStore},
     network::SameOriginConnector,
     response_check::{self, RequestKind},
     store::{Settings, Store},
@@ -107,19 +108,21 @@ impl Stores {
             "gs" => (google(authority, retry), SETTINGS_GOOGLE),
             "az" | "abfs" | "abfss" => (azure(&url, retry), SETTINGS_AZURE),
             "http" | "https" => (http(&url, retry), Settings::default()),
+            "hf" => (hub(authority, retry), SETTINGS_HUB),
             _ => return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}")),
         };
         // Errors of the builders name the missing or invalid setting.
         let client = Arc::new(LimitStore::new(client.map_err(|source| source.to_string())?, self.requests_max));
-        let store = Store::remote(client, url.clone(), settings);
+        let store = if scheme == "hf" { Store::hub } else { Store::remote };
+        let store = store(client, url.clone(), settings);
         self.by_url.insert(url, store.clone());
         Ok(store)
     }
 }
 
 /// The supported forms of a dataset URL.
-pub(super) const ALLOWED: &str =
-    "a path, a glob, file://, s3://bucket/…, gs://bucket/…, az://container/…, abfs(s)://… and http(s)://…/FILE";
+pub(super) const ALLOWED: &str = "a path, a glob, file://, s3://bucket/…, gs://bucket/…, az://container/…, abfs(s)://…, \
+     hf://datasets/OWNER/NAME and http(s)://…/FILE";
 
 const SETTINGS_S3: Settings = Settings {
     credentials: "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN for temporary credentials; \
@@ -135,6 +138,8 @@ const SETTINGS_AZURE: Settings = Settings {
                   AZURE_SKIP_SIGNATURE=true for a public container",
     endpoint: "AZURE_ENDPOINT and AZURE_STORAGE_ACCOUNT_NAME",
 };
+
+const SETTINGS_HUB: Settings = Settings { credentials: hub::VARIABLES, endpoint: hub::ENDPOINT_VARIABLE };
 
 fn retry(retry_timeout: Duration) -> RetryConfig {
     let backoff = BackoffConfig { init_backoff: PAUSES.0, max_backoff: PAUSES.1, base: PAUSE_GROWTH };
@@ -257,4 +262,9 @@ fn http(url: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
         .with_retry(retry)
         .with_http_connector(CheckedConnector::over_network(ServerKind::WebServer));
     Ok(Arc::new(builder.build()?))
+}
+
+fn hub(authority: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
+    let checked = |connector| CheckedConnector { connector, server: ServerKind::WebServer };
+    Ok(Arc::new(HubStore::open(authority, retry, checked)?))
 }

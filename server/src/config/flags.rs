@@ -24,6 +24,8 @@ const SIZES: &str = "A SIZE is a number of bytes, or a number with a unit: B, kB
 pub enum Verb {
     /// Validates the configuration and reads the datasets, without serving: exit code 0 or 2.
     Check,
+    /// Lists the splits of the datasets by the names of their files, a line of JSON for each dataset, without serving.
+    Splits,
 }
 
 /// Forebay's server: streams Parquet datasets to training loops over Arrow Flight.
@@ -36,8 +38,9 @@ pub struct Flags {
     pub command: Option<Verb>,
 
     /// A dataset: a directory, a file or a glob of Parquet (optionally as file://), the same in a bucket
-    /// (s3://bucket/…, gs://…, az://container/…), one file on a web server (https://…/a.parquet), or @FILE, a text file
-    /// that lists paths or URLs of files. Folders named key=value are columns. After delta+, the folder of a Delta table
+    /// (s3://bucket/…, gs://…, az://container/…), the same in a dataset of the Hugging Face Hub
+    /// (hf://datasets/OWNER/NAME@REVISION/…), one file on a web server (https://…/a.parquet), or @FILE, a text file that lists
+    /// paths or URLs of files. Folders named key=value are columns. After delta+, the folder of a Delta table
     /// (delta+s3://bucket/table), followed by @version=N to read version N instead of the newest; after iceberg+, the
     /// folder or a metadata file of an Iceberg table (iceberg+s3://bucket/table), followed by @snapshot=ID to read that
     /// snapshot instead of the current one. Files of a table are read only from its folder and from those that @root=URL,

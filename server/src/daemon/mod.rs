@@ -3,6 +3,7 @@
 mod check;
 mod opening;
 mod reload;
+mod splits;
 mod state;
 
 use std::{
@@ -55,6 +56,7 @@ use crate::{
 
 pub use check::{Findings, check};
 use reload::Reloader;
+pub use splits::splits;
 
 /// Name of the ticket secret in the state.
 const TICKET_SECRET: &str = "ticket-key";

@@ -53,5 +53,5 @@ def test_redirects_stay_at_the_address_of_the_dataset(serve: Serve):
                 assert raw_table(client, name)["a"].to_pylist() == [1, 2], name
             error = refusal(lambda: raw_table(client, "far"))
     assert error.code == "FAILED_PRECONDITION"
-    assert "redirects to other addresses are not followed" in str(error), error
+    assert "redirects to such addresses are not followed" in str(error), error
     assert Canary.requested == []

@@ -1,4 +1,4 @@
-//! `forebay serve DIR`: a server over the datasets of a folder, and the lines of Python that read from it.
+//! `forebay serve DIR`: a server over the datasets of a folder or a URL, and the lines of Python that read from it.
 //!
 //! Runs forebay-server as a child process: passes its log on, forwards signals, and ends with its exit code. The server
 //! ends with this process, also when that is killed.
@@ -33,10 +33,12 @@ const LISTENING: &str = "listening on ";
 const METRICS: &str = "metrics on ";
 
 /// Serve the datasets of a folder on this machine, and print the lines of Python that read from it. Parquet or Arrow
-/// files directly in the folder are one dataset; otherwise each folder in it is one. Runs forebay-server
+/// files directly in the folder are one dataset; otherwise each folder in it is one. Files that are named as splits, such as
+/// train-00000-of-00002.parquet, are a dataset for each split. Runs forebay-server
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Folder of datasets, or one Parquet file
+    /// Folder of datasets, one Parquet file, or a URL such as hf://datasets/OWNER/NAME
+    #[expect(clippy::doc_markdown, reason = "the text of --help")]
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -72,7 +74,12 @@ struct Addresses {
 
 impl Serve {
     pub(crate) async fn run(self, json: bool) -> Result<ExitCode, Failure> {
-        let datasets = datasets::find(&self.folder)?;
+        let mut finder = Command::new(programs::server());
+        for variable in ["CONFIG", "DATASET", "DATASET_SCHEMA", "INT96_UNIT", "VIEW"] {
+            finder.env_remove(format!("FOREBAY_{variable}"));
+        }
+        finder.kill_on_drop(true);
+        let datasets = datasets::find(&self.folder, finder).await?;
         let mut server = ServerProcess::start(self.command(&datasets))?;
         let mut addresses = Addresses::default();
         loop {

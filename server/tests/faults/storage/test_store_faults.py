@@ -177,7 +177,8 @@ def lasting(stores: Stores, daemon: Daemon) -> dict[str, Outcome]:
     reads = [(f"unreachable {name}", unreachable, name) for name in names]
     with fl.connect(daemon.url) as client:
         for name in names:
-            proxy = stores.of(name).proxy
+            store = stores.of(name)
+            proxy = store.proxy
             assert proxy
             for case, fault in LASTING.items():
                 # Opened before the fault: a stream's faults are not those of its opening.
@@ -186,10 +187,10 @@ def lasting(stores: Stores, daemon: Daemon) -> dict[str, Outcome]:
                 reads.append((f"{name} {case}", daemon, dataset(name, f"lasting-{case}")))
             for case, (fault, ranged) in UNOPENED.items():
                 if name in BUCKETS or ranged:
-                    proxy.on(fault, f"/{case}/" if ranged else f"prefix={case}", ranged=ranged)
+                    proxy.on(fault, f"/{case}/" if ranged else store.listing_mark(case), ranged=ranged)
                     reads.append((f"{name} {case}", daemon, dataset(name, case)))
             if name in SKEWED:
-                proxy.on(SKEWED[name], "prefix=skewed", ranged=False)
+                proxy.on(SKEWED[name], store.listing_mark("skewed"), ranged=False)
                 reads.append((f"{name} skewed", daemon, dataset(name, "skewed")))
     with ThreadPoolExecutor(len(reads)) as pool:
         outcomes = list(pool.map(lambda read_of: read(*read_of[1:]), reads))
@@ -264,13 +265,14 @@ def test_clock_that_the_store_rejects_is_named(stores: Stores, lasting: dict[str
     assert outcome.words.endswith("set the clock of the server's machine")
 
 
-@pytest.mark.parametrize("name", BUCKETS)
+# A hub says neither whether a dataset exists to those who may not see it.
+@pytest.mark.parametrize("name", [name for name in BUCKETS if name != "hub"])
 def test_missing_bucket_is_named(stores: Stores, daemon: Daemon, name: str):
     store = stores.of(name)
     outcome = read(daemon, dataset(name, "missing"))
     assert (outcome.code, outcome.reason) == ("FAILED_PRECONDITION", "EMPTY_DATASET"), outcome
     assert store.missing_url() in outcome.words
-    assert "NoSuchBucket" in outcome.words or "ContainerNotFound" in outcome.words
+    assert any(code in outcome.words for code in ("NoSuchBucket", "ContainerNotFound"))
 
 
 def test_azurite_rejects_another_key(stores: Stores):

@@ -1,10 +1,16 @@
-//! The datasets of a folder: itself if it has data files, else each folder in it that has some.
+//! The datasets of a folder: itself if it has data files, else each folder in it that has some; of those whose files are
+//! named as splits, each split. And those of a URL.
 
 use std::{
+    collections::HashMap,
     ffi::{OsStr, OsString},
     fs, io,
     path::{Path, PathBuf},
+    process::Stdio,
 };
+
+use serde::Deserialize;
+use tokio::process::Command;
 
 use crate::cli::failure::Failure;
 
@@ -21,13 +27,30 @@ const ENTRIES_MAX: usize = 10_000;
 /// Longest name of a dataset in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
+/// What stands before the path in a URL.
+const SCHEME_END: &str = "://";
+
 /// A dataset to serve.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedDataset {
     name: String,
     /// `delta+` or `iceberg+` before the path of a table.
     scheme: &'static str,
+    /// On this machine, or a URL.
     path: PathBuf,
+}
+
+/// A line of `forebay-server splits`.
+#[derive(Debug, Deserialize)]
+struct DatasetSplits {
+    dataset: String,
+    splits: Vec<Split>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Split {
+    name: String,
+    url: PathBuf,
 }
 
 /// The kinds of a folder.
@@ -40,8 +63,64 @@ enum FolderKind {
     Other,
 }
 
+/// Finds the datasets of a folder or a URL, in the order of their names. `server` is the program that knows splits.
+pub(super) async fn find(folder: &Path, server: Command) -> Result<Vec<ServedDataset>, Failure> {
+    if let Some(url) = folder.to_str().filter(|url| url.contains(SCHEME_END)) {
+        let dataset = ServedDataset::new(OsStr::new(name_of(url)), "", Path::new(url))?;
+        return divided(vec![dataset], server).await.map_err(Failure::Usage);
+    }
+    let datasets = in_folder(folder)?;
+    let kept = datasets.clone();
+    // The server says itself what is wrong with a folder.
+    Ok(divided(datasets, server).await.unwrap_or(kept))
+}
+
+/// The name of the dataset of a URL: its last part, or that of a repository without its revision.
+fn name_of(url: &str) -> &str {
+    let path = url.split_once(SCHEME_END).map_or(url, |(_, path)| path).trim_end_matches('/');
+    let last = path.rsplit('/').find(|part| !part.contains(['*', '?', '['])).unwrap_or(path);
+    let name = last.split_once('@').map_or(last, |(name, _)| name);
+    let ending = name.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(ending));
+    ending.map_or(name, |(stem, _)| stem)
+}
+
+/// Datasets with each split in place of those that have some; else what the server said.
+async fn divided(datasets: Vec<ServedDataset>, mut server: Command) -> Result<Vec<ServedDataset>, String> {
+    server.arg("splits").stdin(Stdio::null());
+    let plain: Vec<&ServedDataset> = datasets.iter().filter(|dataset| dataset.scheme.is_empty()).collect();
+    if plain.is_empty() {
+        return Ok(datasets);
+    }
+    for dataset in &plain {
+        server.arg("--dataset").arg(dataset.flag());
+    }
+    let found = server.output().await.map_err(|error| error.to_string())?;
+    let lines = String::from_utf8_lossy(&found.stdout);
+    // What is wrong with some of them does not keep the others from being divided.
+    if lines.is_empty() && !found.status.success() {
+        return Err(String::from_utf8_lossy(&found.stderr).trim().trim_start_matches("error: ").to_owned());
+    }
+    let read = lines.lines().map(serde_json::from_str::<DatasetSplits>).collect::<Result<Vec<_>, _>>();
+    let read = read.map_err(|error| format!("the server's answer is not one: {error}"))?;
+    let mut splits: HashMap<String, Vec<Split>> = read.into_iter().map(|found| (found.dataset, found.splits)).collect();
+    let is_one = datasets.len() == 1;
+    let mut all = Vec::with_capacity(datasets.len());
+    for dataset in datasets {
+        let found = splits.remove(&dataset.name).unwrap_or_default();
+        if found.is_empty() {
+            all.push(dataset);
+            continue;
+        }
+        for Split { name, url } in found {
+            let name = if is_one { name } else { format!("{}-{name}", dataset.name) };
+            all.push(ServedDataset::new(OsStr::new(&name), "", &url).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(all)
+}
+
 /// Finds the datasets of a folder, in the order of their names.
-pub(super) fn find(folder: &Path) -> Result<Vec<ServedDataset>, Failure> {
+fn in_folder(folder: &Path) -> Result<Vec<ServedDataset>, Failure> {
     let unreadable = |source: io::Error| Failure::Usage(format!("{}: {source}", folder.display()));
     let root = fs::canonicalize(folder).map_err(unreadable)?;
     if root.is_file() {
@@ -187,7 +266,7 @@ mod tests {
 
     fn names(files: &[&str]) -> Vec<String> {
         let folder = folder(files);
-        find(&folder.path().join("data"))
+        in_folder(&folder.path().join("data"))
             .unwrap()
             .into_iter()
             .map(|found| found.scheme.to_owned() + &found.name)
@@ -215,16 +294,30 @@ mod tests {
         let folder = folder(&["flights.parquet"]);
         let path = fs::canonicalize(folder.path().join("flights.parquet")).unwrap();
         let expected = vec![ServedDataset { name: "flights".into(), scheme: "", path: path.clone() }];
-        assert_eq!(find(&path).unwrap(), expected);
+        assert_eq!(in_folder(&path).unwrap(), expected);
         assert_eq!(expected[0].flag().to_str().unwrap(), format!("flights={}", path.display()));
     }
 
     #[test]
+    fn urls_name_their_dataset() {
+        for (url, name) in [
+            ("hf://datasets/o/reviews", "reviews"),
+            ("hf://datasets/o/reviews@v1.0/", "reviews"),
+            ("hf://datasets/o/reviews/data/train-*.parquet", "data"),
+            ("s3://bucket/flights/", "flights"),
+            ("s3://bucket", "bucket"),
+            ("https://host/a/flights.parquet", "flights"),
+        ] {
+            assert_eq!(name_of(url), name, "{url}");
+        }
+    }
+
+    #[test]
     fn a_folder_without_datasets_says_what_to_do() {
-        let refused = |files: &[&str]| find(folder(files).path()).unwrap_err().to_string();
+        let refused = |files: &[&str]| in_folder(folder(files).path()).unwrap_err().to_string();
         assert!(refused(&["a.csv"]).contains("a.csv --out DIR` makes Parquet"), "{}", refused(&["a.csv"]));
         assert!(refused(&["notes/a.txt"]).contains("has no Parquet or Arrow files"));
         assert!(refused(&["a=b.txt", "x\n/a.parquet"]).contains("cannot be that of a dataset"));
-        assert!(matches!(find(Path::new("/nonexistent/folder")), Err(Failure::Usage(_))));
+        assert!(matches!(in_folder(Path::new("/nonexistent/folder")), Err(Failure::Usage(_))));
     }
 }

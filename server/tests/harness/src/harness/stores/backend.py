@@ -26,6 +26,8 @@ class Backend(ABC):
     """A variable that errors about credentials name."""
     endpoint_setting: ClassVar[str] = ""
     """The variable that errors of an endpoint out of reach name first."""
+    keeps_versions: ClassVar[bool] = False
+    """Whether a stream reads to its end the objects that it began with, also once they are replaced or deleted."""
 
     def __init__(self, endpoint: str | None) -> None:
         self.proxy = FaultProxy(endpoint) if endpoint else None
@@ -62,6 +64,10 @@ class Backend(ABC):
     def missing_url(self) -> str:
         """The URL of a bucket that does not exist."""
         raise NotImplementedError
+
+    def listing_mark(self, prefix: str) -> str:
+        """What the URLs of listings of a prefix have."""
+        return f"prefix={prefix}"
 
     def close(self) -> None:
         """Stop the store."""

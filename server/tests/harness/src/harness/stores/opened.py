@@ -10,8 +10,9 @@ import pytest
 
 from harness.daemon import LOOPBACK, Daemon
 from harness.stores.backend import Backend, LocalBackend, WebBackend
+from harness.stores.hub import HubBackend
 
-NAMES = ["local", "http", "s3", "gcs", "azure"]
+NAMES = ["local", "http", "hub", "s3", "gcs", "azure"]
 
 
 class NotInstalledError(Exception):
@@ -24,6 +25,8 @@ def opened(name: str, folder: Path) -> Backend:
         return LocalBackend(folder)
     if name == "http":
         return WebBackend()
+    if name == "hub":
+        return HubBackend()
     if name == "s3":
         from harness.stores.s3 import S3Backend
 
