@@ -56,21 +56,20 @@ fn serve(runtime: Runtime, options: Flags, values: Values) -> ExitCode {
 
 fn check(runtime: &Runtime, options: Flags, values: &Values) -> ExitCode {
     let found = runtime.block_on(daemon::check(options, values));
-    for line in &found.good {
-        // A closed stdout changes no finding.
-        let _ = writeln!(io::stdout(), "ok: {line}");
-    }
-    found.problems.iter().for_each(|line| daemon::say(&format!("error: {line}")));
-    if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) }
+    report(found.good.iter().map(|line| format!("ok: {line}")), &found.problems)
 }
 
 fn splits(runtime: &Runtime, options: &Flags) -> ExitCode {
     let (lines, problems) = runtime.block_on(daemon::splits(options));
-    for line in &lines {
-        // Whoever closed stdout does not read it.
+    report(lines, &problems)
+}
+
+fn report(lines: impl IntoIterator<Item = String>, problems: &[String]) -> ExitCode {
+    for line in lines {
+        // A closed stdout changes no finding.
         let _ = writeln!(io::stdout(), "{line}");
     }
-    for line in &problems {
+    for line in problems {
         daemon::say(&format!("error: {line}"));
     }
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_USAGE) }

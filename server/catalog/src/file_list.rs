@@ -13,7 +13,7 @@ use std::{
 use object_store::path::Path;
 use url::Url;
 
-use super::hub;
+use super::stores;
 
 /// The largest list, enough for 500,000 files.
 const LIST_BYTES_MAX: u64 = 64 << 20;
@@ -114,10 +114,7 @@ fn parse(list: &FilePath, entry: &str) -> Result<(StoreOfList, Path), String> {
             Ok((StoreOfList::Remote(scheme.to_owned(), parsed.authority().to_owned()), path))
         }
         Some((scheme, rest)) => {
-            let (authority, key) = match scheme {
-                "hf" => hub::split(rest)?,
-                _ => rest.split_once('/').map_or((rest.to_owned(), ""), |(bucket, key)| (bucket.to_owned(), key)),
-            };
+            let (authority, key) = stores::split(scheme, rest)?;
             if authority.is_empty() || key.is_empty() {
                 return Err(format!("\"{entry}\" names no file"));
             }

@@ -11,12 +11,11 @@ use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
-    hub,
     lake_spec::LakeSpec,
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
     store::Store,
-    stores::{ALLOWED, Stores},
+    stores::{self, ALLOWED, Stores},
     table_url::{self, TableUrl},
 };
 
@@ -303,14 +302,10 @@ fn local(path: &FilePath) -> Result<Location, String> {
 /// Parses a bucket or the dataset of a hub, and a key. Keys are literal: `%`, `#` and spaces have no special meaning, and
 /// `?` is a wildcard.
 fn bucket(scheme: &str, rest: &str, stores: &mut Stores) -> Result<Location, String> {
-    let (authority, key) = match scheme {
-        "hf" => hub::split(rest)?,
-        "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" => {
-            let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
-            (authority.to_owned(), key)
-        }
-        _ => return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}")),
-    };
+    if !matches!(scheme, "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" | "hf") {
+        return Err(format!("{scheme}:// is not supported; allowed: {ALLOWED}"));
+    }
+    let (authority, key) = stores::split(scheme, rest)?;
     if authority.is_empty() {
         return Err(format!("{scheme}:// must be followed by the name of a bucket"));
     }

@@ -120,6 +120,15 @@ impl Stores {
     }
 }
 
+/// Splits what follows `SCHEME://` into the part that names a bucket or the dataset of a hub, and the key.
+pub(super) fn split<'a>(scheme: &str, rest: &'a str) -> Result<(String, &'a str), String> {
+    if scheme == "hf" {
+        return hub::split(rest);
+    }
+    let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+    Ok((authority.to_owned(), key))
+}
+
 /// The supported forms of a dataset URL.
 pub(super) const ALLOWED: &str = "a path, a glob, file://, s3://bucket/…, gs://bucket/…, az://container/…, abfs(s)://…, \
      hf://datasets/OWNER/NAME and http(s)://…/FILE";

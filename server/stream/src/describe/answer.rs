@@ -5,7 +5,7 @@ use forebay_engine::{ColumnProfile, Distribution, Lengths, Profile, ProfileKind,
 use forebay_kernels::ExactDecimal;
 use forebay_proto::v1::{self, column_value::Value};
 
-use super::{class_names, type_name::type_name};
+use super::type_name::type_name;
 use crate::error::StreamError;
 
 /// Shares of the quantiles.
@@ -31,6 +31,7 @@ pub(super) fn of_profile(
     field: &Field,
     schema: &Schema,
     profile: ColumnProfile,
+    class_names: Vec<String>,
 ) -> Result<v1::ColumnDescription, StreamError> {
     let form = ValueForm::of(field.data_type());
     let Profile { nulls, nans, distinct, bounds, moments, distribution, top, lengths } =
@@ -62,7 +63,7 @@ pub(super) fn of_profile(
         top_is_complete,
         lengths: lengths.map(of_lengths),
         note: note(field, schema, form.kind),
-        class_names: class_names::of(schema, field.name()),
+        class_names,
     })
 }
 

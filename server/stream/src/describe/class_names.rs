@@ -28,13 +28,14 @@ struct Feature {
     names: Vec<String>,
 }
 
-/// The names of the classes 0, 1, … of a column; none if the schema has none.
-pub(super) fn of(schema: &Schema, column: &str) -> Vec<String> {
+/// The names of the classes 0, 1, … of each column that has some.
+pub(super) fn of(schema: &Schema) -> HashMap<String, Vec<String>> {
     let metadata = schema.metadata().get(KEY).and_then(|text| serde_json::from_str::<Metadata>(text).ok());
+    let features = metadata.into_iter().flat_map(|found| found.info.features);
     // Other features have other forms.
-    let feature = metadata.and_then(|mut found| found.info.features.remove(column));
-    let feature = feature.and_then(|feature| serde_json::from_value::<Feature>(feature).ok());
-    feature.filter(|feature| feature.kind == CLASS_LABEL).map(|feature| feature.names).unwrap_or_default()
+    let read =
+        features.filter_map(|(column, feature)| Some((column, serde_json::from_value::<Feature>(feature).ok()?)));
+    read.filter(|(_, feature)| feature.kind == CLASS_LABEL).map(|(column, feature)| (column, feature.names)).collect()
 }
 
 #[cfg(test)]
@@ -50,10 +51,11 @@ mod tests {
         let schema = |text: &str| {
             Schema::new_with_metadata(Fields::empty(), [(KEY.to_owned(), text.to_owned())].into_iter().collect())
         };
-        assert_eq!(of(&schema(text), "label"), ["neg", "pos"]);
-        for (text, column) in [(text, "text"), (text, "all"), (text, "other"), ("{}", "label"), ("[", "label")] {
-            assert!(of(&schema(text), column).is_empty(), "{column} of {text}");
+        let names = ["neg", "pos"].map(str::to_owned).to_vec();
+        assert_eq!(of(&schema(text)), HashMap::from([("label".to_owned(), names)]));
+        for text in ["{}", "[", r#"{"info": {"features": null}}"#] {
+            assert!(of(&schema(text)).is_empty(), "{text}");
         }
-        assert!(of(&Schema::empty(), "label").is_empty());
+        assert!(of(&Schema::empty()).is_empty());
     }
 }

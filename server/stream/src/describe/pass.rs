@@ -10,7 +10,7 @@ use forebay_engine::{ColumnProfile, EngineError};
 use forebay_proto::v1;
 use forebay_runtime::{cpu_pool::in_parallel, log::PARTS, metrics::StageTimes};
 
-use super::{answer, columns::DescribedColumns};
+use super::{answer, class_names, columns::DescribedColumns};
 use crate::{
     computations::Progress,
     environment::Environment,
@@ -53,6 +53,8 @@ pub(super) async fn describe(
         columns: Vec::with_capacity(described.indices.len()),
         left_out: Vec::new(),
     };
+    let schema = SchemaRef::clone(snapshot.schema());
+    let class_names = environment.cpu.run(move || class_names::of(&schema)).await?;
     let mut parts: Vec<&[usize]> = described.indices.chunks(environment.engine.profiles_max()).collect();
     if parts.is_empty() {
         // The rows that pass are counted all the same.
@@ -74,7 +76,9 @@ pub(super) async fn describe(
         done.sort_by_key(|column| described.indices.iter().position(|index| *index == column.index));
         for PassColumn { index, profile, .. } in done {
             let schema = SchemaRef::clone(snapshot.schema());
-            let completed = environment.cpu.run(move || answer::of_profile(schema.field(index), &schema, profile));
+            let names = class_names.get(schema.field(index).name()).cloned().unwrap_or_default();
+            let completed =
+                environment.cpu.run(move || answer::of_profile(schema.field(index), &schema, profile, names));
             description.columns.push(completed.await??);
         }
     }
