@@ -13,7 +13,7 @@ pub const BATCH_SIZE_MAX: u64 = 1 << 24;
 pub const WORLD_SIZE_MAX: u64 = 1 << 14;
 
 /// Limit of the rows of a window.
-const WINDOW_ROWS_MAX: u64 = 1 << 26;
+pub const WINDOW_ROWS_MAX: u64 = 1 << 26;
 
 /// A field that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

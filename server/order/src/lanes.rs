@@ -19,6 +19,8 @@ pub(super) struct Lanes {
     starts: Vec<u64>,
     /// The place of each lane among the lanes in T; none: its index.
     order: Option<Permutation>,
+    /// Whether keyed rows are at the same fraction of any number of rows, see [`Epoch::of_part`](super::Epoch::of_part).
+    is_part: bool,
 }
 
 /// The order in which lanes read their rows of T.
@@ -36,7 +38,7 @@ pub(super) enum Course {
 
 impl Lanes {
     /// Places lanes of these numbers of rows in T. Takes time and memory in proportion to the number of lanes.
-    pub(super) fn new(shuffle: &Shuffle, length_of: impl Fn(u64) -> u64) -> Self {
+    pub(super) fn new(shuffle: &Shuffle, is_part: bool, length_of: impl Fn(u64) -> u64) -> Self {
         let is_permuted = shuffle.version >= OrderVersion::Three;
         let order = is_permuted.then(|| Permutation::new(shuffle.lanes, shuffle.key(b'l', 0, 0)));
         let mut starts = Vec::with_capacity(shuffle.lanes as usize + 1);
@@ -46,7 +48,7 @@ impl Lanes {
             start += length_of(order.as_ref().map_or(place, |order| order.inverse(place)));
             starts.push(start);
         }
-        Self { shuffle: *shuffle, starts, order }
+        Self { shuffle: *shuffle, starts, order, is_part }
     }
 
     /// Returns the lane of an index, which is below their number.
@@ -95,6 +97,20 @@ impl Lanes {
     /// Returns the row, counted from the lane's first in T, at which the turned lane at a place begins.
     pub(super) fn first_of(&self, place: usize) -> u64 {
         let rows = self.rows_at(place);
-        self.shuffle.key(b'b', place as u64, 0) % (rows.end - rows.start).max(1)
+        self.keyed(self.shuffle.key(b'b', place as u64, 0), rows.end - rows.start)
+    }
+
+    /// Returns the place in the permuted row groups of T's first row.
+    pub(super) fn rotation(&self) -> u64 {
+        self.keyed(self.shuffle.key(b'r', 0, 0), self.row_count())
+    }
+
+    /// One of so many rows; 0 if there are none.
+    fn keyed(&self, key: u64, rows: u64) -> u64 {
+        if self.is_part {
+            // Below the number of rows.
+            return ((u128::from(key) * u128::from(rows)) >> u64::BITS) as u64;
+        }
+        key % rows.max(1)
     }
 }

@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
+mod buckets;
 pub mod estimate;
 mod fields;
 mod lane;
@@ -61,7 +62,8 @@ use std::{ops::Range, sync::Arc};
 
 use lanes::Lanes;
 
-pub use fields::{BATCH_SIZE_MAX, FieldError, OrderFields, WORLD_SIZE_MAX};
+pub use buckets::{BucketStep, Buckets};
+pub use fields::{BATCH_SIZE_MAX, FieldError, OrderFields, WINDOW_ROWS_MAX, WORLD_SIZE_MAX};
 pub use lane::{Lane, Window};
 pub use mixture::{
     DENOMINATOR_MAX, MixedRow, MixedRows, Mixture, Pattern, Repetition, SOURCES_MAX, Strides, WeightProblem, exact,
@@ -84,6 +86,8 @@ pub struct Epoch {
     shuffle: Option<Shuffle>,
     /// The lanes of the shuffle.
     lanes: Option<Arc<Lanes>>,
+    /// See [`Epoch::of_part`].
+    is_part: bool,
 }
 
 /// Treatment of the rows that do not fill a batch on every rank.
@@ -122,19 +126,33 @@ impl Epoch {
         shuffle: Option<Shuffle>,
     ) -> Self {
         let row_count = passing.iter().sum();
-        let lanes = lanes_of(shuffle.as_ref(), row_count);
-        Self { passing, row_count, world_size, batch_size, remainder, shuffle, lanes }
+        let lanes = lanes_of(shuffle.as_ref(), row_count, false);
+        Self { passing, row_count, world_size, batch_size, remainder, shuffle, lanes, is_part: false }
+    }
+
+    /// Returns the epoch as one of several, each of a part of the rows, whose steps are taken in turn. T and the lanes begin at
+    /// fractions of their rows that depend on the key alone, not at a key modulo their number, so that the parts read the same row
+    /// groups at about the same time. In file order, too, the first ranks are those with a row more.
+    #[must_use]
+    pub fn of_part(self) -> Self {
+        Self { lanes: lanes_of(self.shuffle.as_ref(), self.row_count, true), is_part: true, ..self }
     }
 
     /// Returns the same rows in batches of another size, in another order.
     #[must_use]
     pub fn with(&self, batch_size: u64, shuffle: Option<Shuffle>) -> Self {
-        Self { batch_size, shuffle, lanes: lanes_of(shuffle.as_ref(), self.row_count), ..self.clone() }
+        let lanes = lanes_of(shuffle.as_ref(), self.row_count, self.is_part);
+        Self { batch_size, shuffle, lanes, ..self.clone() }
     }
 
     /// Returns N, the passing rows of all row groups.
     pub fn row_count(&self) -> u64 {
         self.row_count
+    }
+
+    /// Returns B, the rows of a full batch.
+    pub fn batch_size(&self) -> u64 {
+        self.batch_size
     }
 
     /// Returns the passing rows of each row group of the snapshot.
@@ -192,7 +210,7 @@ impl Epoch {
             return Sequence::in_file_order(&self.passing);
         };
         let order = Permutation::new(self.passing.len() as u64, shuffle.key(b'g', 0, 0));
-        let rotation = if shuffle.version < OrderVersion::Three { 0 } else { shuffle.rotation(self.row_count) };
+        let rotation = if shuffle.version < OrderVersion::Three { 0 } else { lanes.rotation() };
         Sequence::permuted(&self.passing, order, rotation, lanes.course(&self.passing))
     }
 
@@ -241,9 +259,17 @@ impl Epoch {
 
     /// Returns the first row of the rank in T, in file order.
     fn cut(&self, rank: u64) -> u64 {
+        if self.is_part {
+            let (rows, more) = (self.row_count / self.world_size, self.row_count % self.world_size);
+            return rank * rows + rank.min(more);
+        }
         let product = u128::from(rank) * u128::from(self.row_count) / u128::from(self.world_size);
         // At most N, since rank is at most the world size.
         product as u64
+    }
+
+    fn step_rows(&self) -> u64 {
+        self.batch_size * self.world_size
     }
 
     fn shortest(&self) -> u64 {
@@ -256,10 +282,10 @@ impl Epoch {
 }
 
 /// The lanes of a shuffle of so many rows.
-fn lanes_of(shuffle: Option<&Shuffle>, row_count: u64) -> Option<Arc<Lanes>> {
+fn lanes_of(shuffle: Option<&Shuffle>, row_count: u64, is_part: bool) -> Option<Arc<Lanes>> {
     shuffle.map(|shuffle| {
         let (rows, more) = (row_count / shuffle.lanes, row_count % shuffle.lanes);
-        Arc::new(Lanes::new(shuffle, |lane| rows + u64::from(lane < more)))
+        Arc::new(Lanes::new(shuffle, is_part, |lane| rows + u64::from(lane < more)))
     })
 }
 

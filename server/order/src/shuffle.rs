@@ -32,9 +32,4 @@ impl Shuffle {
         }
         xxhash_rust::xxh3::xxh3_64(&bytes)
     }
-
-    /// Returns the place of T's first row among so many rows of the permuted row groups.
-    pub(super) fn rotation(&self, row_count: u64) -> u64 {
-        self.key(b'r', 0, 0) % row_count.max(1)
-    }
 }

@@ -406,3 +406,32 @@ proptest! {
         prop_assert!(groups.len() >= 16, "{} row groups", groups.len());
     }
 }
+
+#[test]
+fn parts_of_an_epoch_read_the_same_row_groups_at_the_same_time() {
+    for (row_groups, lanes) in [(3, 4), (12, 4), (80, 4)] {
+        let shuffle = Shuffle { seed: 2, epoch: 1, lanes, window_rows: 50, version: OrderVersion::Three };
+        let part = |rows: u64| {
+            let passing = (0..row_groups).map(|group| rows + group % 3).collect();
+            Epoch::new(Arc::new(passing), 1, 8, Remainder::Keep, Some(shuffle)).of_part()
+        };
+        let (large, small) = (part(1000), part(40));
+        let row_group_at = |epoch: &Epoch, lane: u64, part: f64| {
+            let lane = epoch.lane(lane).unwrap();
+            epoch.sequence().row_group_at(lane.start + (lane.length as f64 * part) as u64)
+        };
+        let (mut equal, mut all) = (0, 0);
+        for lane in 0..lanes {
+            for place in 0..100 {
+                let part = f64::from(place) / 100.0;
+                equal += u32::from(row_group_at(&large, lane, part) == row_group_at(&small, lane, part));
+                all += 1;
+            }
+        }
+        assert!(equal * 10 > all * 7, "{row_groups}: {equal} of {all}");
+    }
+    // In file order, the first ranks have a row more.
+    let epoch = Epoch::new(Arc::new(vec![3, 8]), 4, 8, Remainder::Keep, None);
+    let lengths = |epoch: &Epoch| (0..4).map(|rank| epoch.share(rank).length).collect::<Vec<_>>();
+    assert_eq!((lengths(&epoch), lengths(&epoch.of_part())), (vec![2, 3, 3, 3], vec![3, 3, 3, 2]));
+}

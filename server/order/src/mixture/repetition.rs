@@ -23,7 +23,7 @@ impl Repetition {
         let before_in = |lane, position| strides.count_before(source, lane, position);
         let before: Vec<u64> = (0..strides.lanes()).map(|lane| before_in(lane, first)).collect();
         let shuffle = mixture.source_shuffle(source, repetition, shuffle);
-        let lanes = Lanes::new(&shuffle, |lane| before_in(lane, end) - before[lane as usize]);
+        let lanes = Lanes::new(&shuffle, false, |lane| before_in(lane, end) - before[lane as usize]);
         Self { shuffle, before, lanes: Arc::new(lanes) }
     }
 
@@ -39,7 +39,7 @@ impl Repetition {
 
     /// Returns the sequence of the repetition, from the passing rows of each row group of the source.
     pub fn sequence(&self, passing: &[u64]) -> Sequence {
-        let rotation = self.shuffle.rotation(self.lanes.row_count());
+        let rotation = self.lanes.rotation();
         let order = Permutation::new(passing.len() as u64, self.shuffle.key(b'g', 0, 0));
         Sequence::permuted(passing, order, rotation, self.lanes.course(passing))
     }
