@@ -6,7 +6,8 @@
 //! - shuffled, its world size divides the lanes: a position is then the same row at every such world size;
 //! - in file order, its world size is that of the run that saved the position, as each rank reads its own span.
 //!
-//! The batch size does not matter. The steps of the resumed run begin at the position, so its later positions are whole
+//! The batch size does not matter, except with `bucket_by_length`: a run of buckets resumes at its own world size and batch size.
+//! The steps of the resumed run begin at the position, so its later positions are whole
 //! steps apart from it, but not always multiples of a step: [`Run::resumed_from`] is the distance, which a request adds.
 //!
 //! `tests/resume.csv` has cases for this module and for its copy in the Python package, `forebay/_client/resume.py`.
@@ -50,6 +51,19 @@ pub enum ResumeError {
         saved: u64,
         /// World size of the run that resumes.
         present: u64,
+    },
+
+    /// Other steps than those of the run that saved the position.
+    #[error(
+        "the state was saved within an epoch of bucket_by_length at world size {} and batch size {}, and these are {} and \
+         {}: resume at the saved ones, or save at the end of an epoch",
+        saved.0, saved.1, present.0, present.1
+    )]
+    Steps {
+        /// World size and batch size of the run that saved the position.
+        saved: (u64, u64),
+        /// Those of the run that resumes.
+        present: (u64, u64),
     },
 
     /// World size that does not divide the lanes.
@@ -173,6 +187,13 @@ impl Run {
         Ok(())
     }
 
+    /// Checks that a run of buckets of length can resume at a position that a run of this world size and batch size saved: both
+    /// decide which rows its steps have had.
+    pub fn check_same_steps(&self, position: u64, saved: (u64, u64)) -> Result<(), ResumeError> {
+        let present = (self.world_size, self.batch_size);
+        if position == 0 || present == saved { Ok(()) } else { Err(ResumeError::Steps { saved, present }) }
+    }
+
     /// Checks a request's `start_position` and `resumed_from`: the start is whole steps after the start of the epoch or
     /// after `resumed_from`, which is any multiple of the world size, or, shuffled, a multiple of the lanes.
     ///
@@ -252,6 +273,7 @@ mod tests {
                     match error {
                         ResumeError::Position { .. } => "position",
                         ResumeError::FileOrder { .. } => "file order",
+                        ResumeError::Steps { .. } => "steps",
                         ResumeError::Lanes { .. } => "lanes",
                         ResumeError::Uneven { .. } => "uneven",
                     }

@@ -1523,11 +1523,37 @@ pub struct StreamRequest {
     /// Draws depend on the snapshot, the plan's filter, the seed and the epoch.
     #[prost(string, tag = "30")]
     pub sample_weight: ::prost::alloc::string::String,
+    /// Makes each batch of rows of similar length.
+    #[prost(message, optional, tag = "31")]
+    pub bucket_by_length: ::core::option::Option<LengthBuckets>,
 }
 impl ::prost::Name for StreamRequest {
 const NAME: &'static str = "StreamRequest";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamRequest".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamRequest".into() }}
+/// Buckets of rows of similar length: the rows of a batch are of one bucket, and so are those of all ranks in a step. Each bucket
+/// is an epoch of its rows, each row once; steps of the buckets alternate in proportion to their numbers, and those with fewer rows,
+/// one a bucket, are the last ones. In these, KEEP leaves ranks without a batch for which there is no row. Lanes and windows are
+/// divided among the buckets. A step takes world_size x batch_size positions, also if it has fewer rows: an epoch resumes at its own
+/// world_size and batch_size.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LengthBuckets {
+    /// The column, stored, joined or derived: of lists or text, whose lengths are elements and characters, or of integers, which are
+    /// the lengths. Null has length 0, as has a negative number.
+    #[prost(string, tag = "1")]
+    pub column: ::prost::alloc::string::String,
+    /// Lengths at which another bucket begins, rising: at most 128, each at least 1. Batches have batch_size rows.
+    #[prost(uint64, repeated, tag = "2")]
+    pub boundaries: ::prost::alloc::vec::Vec<u64>,
+    /// Instead of boundaries: the most rows of a batch x the largest length of its bucket. Buckets then end at 16, 20, 24, 28, 32, 40,
+    /// 48, 56, 64, 80 and so on, and batches have at most batch_size rows. No row may be longer.
+    #[prost(uint64, tag = "3")]
+    pub max_tokens: u64,
+}
+impl ::prost::Name for LengthBuckets {
+const NAME: &'static str = "LengthBuckets";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LengthBuckets".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LengthBuckets".into() }}
 /// Windows of consecutive rows of a series, such as the hours of a sensor. Among the rows that pass, those of a series must follow
 /// each other, in strictly rising order; the first stream of a snapshot checks this. A window has `length` past rows and the
 /// `horizon` rows after them, all of one series; outputs have the rows that their part names. __row_id is that of the last past
@@ -1887,11 +1913,40 @@ pub struct StreamInfo {
     /// Rows of the epoch before PAD repeats some or DROP leaves some out; 0 for groups.
     #[prost(uint64, tag = "10")]
     pub passing_rows: u64,
+    /// The buckets of bucket_by_length that have rows, the shortest first.
+    #[prost(message, repeated, tag = "11")]
+    pub length_buckets: ::prost::alloc::vec::Vec<LengthBucket>,
+    /// With bucket_by_length, the steps in which every rank has a batch: all others, if any, are the last ones.
+    #[prost(uint64, tag = "12")]
+    pub common_steps: u64,
 }
 impl ::prost::Name for StreamInfo {
 const NAME: &'static str = "StreamInfo";
 const PACKAGE: &'static str = "forebay.v1";
 fn full_name() -> ::prost::alloc::string::String { "forebay.v1.StreamInfo".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.StreamInfo".into() }}
+/// A bucket of rows of similar length, in StreamInfo.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LengthBucket {
+    /// Its rows have lengths from here on,
+    #[prost(uint64, tag = "1")]
+    pub least: u64,
+    /// up to here; 0: any.
+    #[prost(uint64, tag = "2")]
+    pub most: u64,
+    /// Rows that the epoch has of it, without repeats of PAD.
+    #[prost(uint64, tag = "3")]
+    pub rows: u64,
+    /// Rows of a full batch.
+    #[prost(uint64, tag = "4")]
+    pub batch_size: u64,
+    /// Steps of the longest rank.
+    #[prost(uint64, tag = "5")]
+    pub steps: u64,
+}
+impl ::prost::Name for LengthBucket {
+const NAME: &'static str = "LengthBucket";
+const PACKAGE: &'static str = "forebay.v1";
+fn full_name() -> ::prost::alloc::string::String { "forebay.v1.LengthBucket".into() }fn type_url() -> ::prost::alloc::string::String { "/forebay.v1.LengthBucket".into() }}
 /// A source of a mixture, in StreamInfo and Explain.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SourceInfo {

@@ -1,23 +1,32 @@
 //! The groups of a request: the fields `group_by`, `group_buckets` and `group`.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, sync::Arc};
 
 use forebay_proto::v1::{self, group_key::Key};
 use prost::Message as _;
 
-use super::error::PlanError;
+use super::{bucket_by_length::LengthBuckets, error::PlanError};
 
 /// How a request groups its rows, and the group that it streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
     /// The column.
     pub column: String,
-    /// The number of hash buckets; none: a group per value.
-    pub buckets: Option<NonZeroU64>,
+    /// The buckets that values are in; none: a group per value.
+    pub buckets: Option<GroupBuckets>,
     /// The group; none: all of them, which only a listing accepts.
     pub key: Option<Key>,
     /// The field of the request that names the column.
     pub field: &'static str,
+}
+
+/// Buckets of values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupBuckets {
+    /// So many, by the hash of a value.
+    Hashes(NonZeroU64),
+    /// By length.
+    Lengths(Arc<LengthBuckets>),
 }
 
 impl Grouping {
@@ -47,15 +56,27 @@ impl Grouping {
             );
             return Err(PlanError::field("start_position", reason));
         }
-        Ok(Some(Self { column: column.to_owned(), buckets, key, field: "group_by" }))
+        Ok(Some(Self { column: column.to_owned(), buckets: buckets.map(GroupBuckets::Hashes), key, field: "group_by" }))
+    }
+
+    /// The buckets of lengths that it groups rows into; none: it groups them otherwise.
+    pub fn lengths(&self) -> Option<&LengthBuckets> {
+        if let Some(GroupBuckets::Lengths(buckets)) = &self.buckets { Some(buckets) } else { None }
     }
 
     /// The grouping as bytes that do not depend on the build.
     pub fn encoded(&self) -> Vec<u8> {
         let group = self.key.clone().map(|key| v1::GroupKey { key: Some(key) });
-        let buckets = self.buckets.map_or(0, NonZeroU64::get);
-        v1::StreamRequest { group_by: self.column.clone(), group_buckets: buckets, group, ..Default::default() }
-            .encode_to_vec()
+        let mut message = v1::StreamRequest { group_by: self.column.clone(), group, ..Default::default() };
+        match &self.buckets {
+            Some(GroupBuckets::Hashes(buckets)) => message.group_buckets = buckets.get(),
+            Some(GroupBuckets::Lengths(buckets)) => {
+                let (column, boundaries) = (buckets.column.clone(), buckets.boundaries.to_vec());
+                message.bucket_by_length = Some(v1::LengthBuckets { column, boundaries, max_tokens: 0 });
+            }
+            None => {}
+        }
+        message.encode_to_vec()
     }
 }
 
@@ -86,7 +107,7 @@ mod tests {
         let good = [(0, None), (0, Some(Key::Null(true))), (0, Some(Key::Integer(-1))), (4, None)];
         for (buckets, key) in good.into_iter().chain([(4, Some(Key::Bucket(3)))]) {
             let grouping = Grouping::check(&request(buckets, key.clone()), 1).unwrap().unwrap();
-            assert_eq!((grouping.buckets.map_or(0, NonZeroU64::get), grouping.key), (buckets, key));
+            assert_eq!((grouping.buckets, grouping.key), (NonZeroU64::new(buckets).map(GroupBuckets::Hashes), key));
         }
         for (buckets, key) in
             [(0, Key::Bucket(0)), (4, Key::Bucket(4)), (4, Key::Text("a".into())), (0, Key::Null(false))]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod bucket_by_length;
 mod by;
 mod canonical;
 mod chain_start;
@@ -41,12 +42,13 @@ mod warnings;
 mod window;
 
 pub use balance::Balance;
+pub use bucket_by_length::{LENGTH, LengthBuckets};
 pub use canonical::{canonical, plan_id, plan_id_of_bytes};
 pub use decode_image::{DecodeImageCall, decode_image_calls};
 pub use encodings::{chain_schema, fitted_columns, is_of_other_rows, of_snapshot, without_folds, write_fitted_rows};
 pub use error::PlanError;
 pub use grouped_ops::groups_path;
-pub use grouping::Grouping;
+pub use grouping::{GroupBuckets, Grouping};
 pub use history::{HistoryCall, check_history, history_calls};
 pub use history_ops::history_path;
 pub use learn::{Answer, Question, Statistic, first_unlearned, learn, pass_count, questions, shares_vocabularies};

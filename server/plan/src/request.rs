@@ -6,8 +6,9 @@ use forebay_order::{Epoch, OrderFields, OrderVersion, Shuffle};
 use forebay_proto::{resume::Run, v1};
 
 use super::{
-    OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, error::PlanError, grouping::Grouping,
-    mixture::MixtureFields, row_id::names_row_ids, sample::Sample, sample_weight, source::Source, window::Windows,
+    OPS_MAX, PLAN_COLUMNS_MAX, PLAN_OPERATORS_MAX, balance::Balance, bucket_by_length::LengthBuckets, error::PlanError,
+    grouping::Grouping, mixture::MixtureFields, row_id::names_row_ids, sample::Sample, sample_weight, source::Source,
+    window::Windows,
 };
 
 /// The name of all mixtures, in metrics and logs.
@@ -57,6 +58,8 @@ pub struct Request {
     pub balance: Option<Balance>,
     /// The expression in proportion to which rows are drawn; none: every row is read once.
     pub sample_weight: Option<Arc<str>>,
+    /// The buckets of similar length that batches are of; none: batches have rows of any length.
+    pub length_buckets: Option<Arc<LengthBuckets>>,
     /// The windows that its rows become; none: they stay rows.
     pub windows: Option<Arc<Windows>>,
     /// The sources of a mixture; none: the request is for one dataset.
@@ -124,7 +127,10 @@ impl Request {
             return Err(PlanError::OrderChanged { requested: message.order_version, served });
         }
         let OrderFields { batch_size, world_size, remainder, shuffle, version } = OrderFields::check(message)?;
-        let run = Run { world_size, batch_size, lanes: shuffle.as_ref().map(|shuffle| shuffle.lanes) };
+        let length_buckets = LengthBuckets::check(message)?.map(Arc::new);
+        // The steps of buckets are those of one world size and batch size.
+        let lanes = shuffle.as_ref().filter(|_| length_buckets.is_none()).map(|shuffle| shuffle.lanes);
+        let run = Run { world_size, batch_size, lanes };
         run.check_start(message.start_position, message.resumed_from)
             .map_err(|error| PlanError::field(error.field(), error.to_string()))?;
         if message.assume.is_some() {
@@ -158,6 +164,7 @@ impl Request {
             grouping: Grouping::check(message, world_size)?,
             balance: Balance::check(message)?,
             sample_weight,
+            length_buckets,
             windows: Windows::check(message)?.map(Arc::new),
             sources,
         })

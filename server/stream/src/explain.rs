@@ -1,5 +1,6 @@
 //! The cost of an epoch, from arithmetic, footers and page indexes: only counting a filter's rows reads data.
 
+mod bucket_reads;
 mod mixture_reads;
 mod piece_reads;
 mod totals;
@@ -49,6 +50,10 @@ pub(super) async fn explain(
     estimate::check_speeds(&assume).map_err(PlanError::from)?;
     let memory_limit_bytes = environment.budget.limit();
     let (sample, sample_seed) = (message.sample.unwrap_or(1.0), message.sample_seed);
+    if assume.rows > 0 && message.bucket_by_length.is_some() {
+        let reason = "cannot be combined with bucket_by_length: the lengths of rows decide its steps";
+        return Err(PlanError::field("assume.rows", reason).into());
+    }
     let is_arithmetic = message.dataset.is_empty() && message.sources.is_empty();
     if is_arithmetic && assume.rows > 0 && assume.row_bytes > 0 {
         let explained = estimate::estimate(&message, &assume).map_err(PlanError::from)?;
@@ -80,6 +85,10 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
     prepared.plan_id().clone_into(&mut explained.plan_id);
     match prepared.rows() {
         PreparedRows::Mixture(mixture) => mixture_reads::add(mixture, pages, &mut explained),
+        PreparedRows::Buckets(buckets) => {
+            bucket_reads::add(prepared, buckets, &mut explained);
+            add_row_groups(&buckets.first().snapshot, &mut explained);
+        }
         PreparedRows::Dataset(dataset) => {
             add_reads(dataset, pages, &mut explained);
             add_row_groups(&dataset.snapshot, &mut explained);
@@ -107,6 +116,7 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
 /// What the rows of the epoch take in the cache: those of all sources of a mixture.
 fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
     let mut explained = v1::CacheExplain { limit_bytes: cache.capacity(), ..v1::CacheExplain::default() };
+    let mut seen = HashSet::new();
     for source in prepared.datasets() {
         let row_bytes = source.cached_row_bytes();
         // Without a cache, what one would keep.
@@ -123,8 +133,11 @@ fn explain_cache(prepared: &Prepared, cache: &RowCache) -> v1::CacheExplain {
                 continue;
             }
         };
-        explained.needed_bytes = explained.needed_bytes.saturating_add(needed);
-        explained.cached_bytes = explained.cached_bytes.saturating_add(cache.bytes_of(&key));
+        // Buckets of a dataset share its column chunks.
+        if seen.insert(key.clone()) {
+            explained.needed_bytes = explained.needed_bytes.saturating_add(needed);
+            explained.cached_bytes = explained.cached_bytes.saturating_add(cache.bytes_of(&key));
+        }
     }
     explained
 }

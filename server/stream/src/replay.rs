@@ -60,12 +60,12 @@ impl Replayed {
     fn row(&self, index: usize, id: u64, padding: bool) -> v1::ReplayRow {
         let source = self.sources.get(index).copied().unwrap_or(0);
         let numbers = self.numbers.get(source).and_then(Option::as_deref);
-        let dataset = &self.prepared.datasets()[source];
+        let dataset = &self.prepared.sources()[source];
         let found = source_of(&dataset.snapshot, numbers, id, padding);
-        if let PreparedRows::Dataset(_) = self.prepared.rows() {
-            return found;
+        if let PreparedRows::Mixture(_) = self.prepared.rows() {
+            return v1::ReplayRow { dataset: dataset.request.dataset.clone(), source: source as u32, ..found };
         }
-        v1::ReplayRow { dataset: dataset.request.dataset.clone(), source: source as u32, ..found }
+        found
     }
 }
 
@@ -88,6 +88,12 @@ pub(super) async fn replay(
             format!("{step} is not one of the steps {first_step} to {end}, exclusive, of rank {rank}"),
         )
     })?;
+    if let PreparedRows::Buckets(buckets) = prepared.rows()
+        && buckets.order.steps_of(rank, step..step + 1).next().is_none()
+    {
+        let reason = format!("rank {rank} has no batch in step {step}: fewer rows of its bucket are left than ranks");
+        return Err(PlanError::field("step", reason).into());
+    }
     let start_position = checked.start_position + steps * checked.step_rows();
     let snapshot = prepared.snapshot_digest().to_owned();
     let resumed_from = checked.resumed_from;
@@ -106,11 +112,11 @@ pub(super) async fn replay(
     let batch_rows = first..first + batch.header.rows;
     let sources = match prepared.rows() {
         PreparedRows::Mixture(mixture) => mixture::sources_of(mixture, &share, batch_rows),
-        PreparedRows::Dataset(_) => Vec::new(),
+        PreparedRows::Dataset(_) | PreparedRows::Buckets(_) => Vec::new(),
     };
     let ids = ids.unwrap_or_default();
-    let mut numbers = Vec::with_capacity(prepared.datasets().len());
-    for source in prepared.datasets() {
+    let mut numbers = Vec::with_capacity(prepared.sources().len());
+    for source in prepared.sources() {
         numbers.push(first_rows(environment, &source.snapshot).await?);
     }
     Ok(Replayed { prepared, request, header: batch.header, ids, sources, numbers, _memory: memory })

@@ -54,15 +54,7 @@ fn stream_info(
     prepared: &Prepared,
     encoding: Encoding,
 ) -> Result<FlightInfo, Status> {
-    let epoch = prepared.epoch();
-    let about = v1::StreamInfo {
-        rows: epoch.sent_row_count(),
-        steps: epoch.step_count_max(),
-        rank_rows_kept: prepared.rank_rows_kept(),
-        passing_rows: epoch.row_count(),
-        ..v1::StreamInfo::default()
-    };
-    let mut info = epoch_info(prepared, &about, encoding)?;
+    let mut info = epoch_info(prepared, &prepared.stream_info(), encoding)?;
     let request = prepared.ticket_request(message);
     let (world_size, ticket_bytes) = (prepared.request().world_size, request.encoded_len() as u64);
     if ticket_bytes.saturating_mul(world_size) > TICKETS_BYTES_MAX {
@@ -74,8 +66,7 @@ fn stream_info(
     }
     let _writing = context.reserve_endpoints(world_size, ticket_bytes)?;
     for rank in 0..world_size {
-        let share = epoch.share(rank);
-        let about = v1::RankInfo { rank, rows: share.row_count(), steps: share.step_count };
+        let about = prepared.rank_info(rank);
         let ticket = ticket::stream(&request, rank, 0, encoding);
         info = info.with_endpoint(endpoint(context, ticket, forebay_proto::encode(&about, encoding)));
     }

@@ -37,9 +37,8 @@ pub(super) async fn check(
     let checked = environment.cpu.run(move || {
         let stored = snapshot.wide_schema();
         let plan = forebay_plan::of_snapshot(&plan, snapshot.digest(), None);
-        let expressions = |schema: &Schema| {
-            Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::Snapshot { sample: None, weight: None })
-        };
+        let expressions =
+            |schema: &Schema| Expressions::compile(&plan, schema, (&tables, &functions), RowsOf::sample(None));
         let fitted = FittedColumns::of(&plan);
         let checked = || {
             let compiled = expressions(stored)?;

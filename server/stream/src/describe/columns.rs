@@ -51,7 +51,7 @@ impl DescribedColumns {
             }
             let plan = v1::Plan { filter: request.filter.clone(), ..v1::Plan::default() };
             let (tables, functions) = (Tables::default(), PlanFunctions::default());
-            let source = RowsOf::Snapshot { sample: None, weight: None };
+            let source = RowsOf::sample(None);
             let expressions = Expressions::compile(&plan, schema, (&tables, &functions), source)?;
             Ok(Self { snapshot, indices, filter: request.filter, expressions: Arc::new(expressions) })
         });

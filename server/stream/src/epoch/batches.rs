@@ -7,11 +7,10 @@ use forebay_order::Share;
 
 use super::{
     batch_task::BatchTask,
-    fitting, in_order, memory,
+    bucketed, dataset, fitting, memory,
     mixture::{self, MixedEpoch},
     outlet::{Ended, Outlet},
     row_group::RowGroupOpener,
-    shuffled,
 };
 use crate::{
     environment::Environment,
@@ -75,12 +74,9 @@ async fn send(
             mixture::send(&MixedEpoch::new(&environment, mixture, admits), &share, &mut outlet).await
         }
         PreparedRows::Dataset(dataset) => {
-            let opener = RowGroupOpener::new(&environment, dataset, admits);
-            match dataset.epoch.shuffle() {
-                None => in_order::send(&opener, &share, &mut outlet).await,
-                Some(_) => shuffled::send(&opener, &share, &mut outlet).await,
-            }
+            dataset::send(&RowGroupOpener::new(&environment, dataset, admits), &share, &mut outlet).await
         }
+        PreparedRows::Buckets(buckets) => bucketed::send(&environment, buckets, admits, &share, &mut outlet).await,
     };
     outlet.times.record();
     match sent {

@@ -13,7 +13,7 @@ use crate::{
     advice::{of_pass, raise},
     prepare::{
         dataset::PreparedDataset,
-        mixed::PreparedMixture,
+        ordered::Ordered,
         prepared::{Prepared, PreparedRows},
     },
 };
@@ -35,7 +35,8 @@ struct Search<'a> {
 pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError) -> String {
     let prepared = match prepared.rows() {
         PreparedRows::Dataset(dataset) => dataset,
-        PreparedRows::Mixture(mixture) => return of_mixture(mixture, source),
+        PreparedRows::Mixture(mixture) => return of_parts(mixture.as_ref(), source),
+        PreparedRows::Buckets(buckets) => return of_parts(buckets.as_ref(), source),
     };
     let ranks = prepared.request.world_size;
     let all_bytes = source.bytes().saturating_mul(ranks);
@@ -58,9 +59,9 @@ pub(crate) fn of_stream(prepared: &Prepared, share: &Share, source: &BudgetError
     if changes.is_empty() { raise } else { format!("request {changes}{fitting}, or {raise}") }
 }
 
-/// Returns what to change so that a rank's stream of a mixture, whose sources each have their own lanes, fits.
-fn of_mixture(mixture: &PreparedMixture, source: &BudgetError) -> String {
-    let changes = match mixture.epoch.shuffle() {
+/// Returns what to change so that a rank's stream of a mixture or of buckets, whose parts each have their own lanes, fits.
+fn of_parts(prepared: &dyn Ordered, source: &BudgetError) -> String {
+    let changes = match prepared.epoch().shuffle() {
         Some(_) => "fewer lanes or smaller window_rows",
         None => "a smaller batch_size",
     };

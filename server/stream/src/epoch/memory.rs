@@ -5,6 +5,7 @@ use forebay_order::{Piece, Share, Shuffle};
 
 use super::{
     batch_task::BatchMemory,
+    bucketed,
     in_order::{self, RUNS_AHEAD},
     interleave::WINDOWS_AHEAD,
     windowed,
@@ -12,6 +13,7 @@ use super::{
 use crate::{
     ahead::{BATCHES_AHEAD, FETCH_AHEAD},
     prepare::{
+        bucketed::PreparedBuckets,
         dataset::{PreparedDataset, Units},
         mixed::PreparedMixture,
         ordered::Ordered,
@@ -61,13 +63,37 @@ pub(crate) struct RowGroupSizes {
 pub(crate) fn stream_bytes(prepared: &Prepared, share: &Share) -> u64 {
     let dataset = match prepared.rows() {
         PreparedRows::Mixture(mixture) => return mixture_stream_bytes(mixture, share),
+        PreparedRows::Buckets(buckets) => return bucketed_stream_bytes(buckets, share),
         PreparedRows::Dataset(dataset) => dataset,
     };
-    let reading = match dataset.epoch.shuffle() {
+    with_batches(dataset.as_ref(), reading_bytes(dataset, share))
+}
+
+/// The memory for reading a share.
+fn reading_bytes(dataset: &PreparedDataset, share: &Share) -> u64 {
+    match dataset.epoch.shuffle() {
         None => in_order_bytes(dataset, &in_order::pieces(dataset, &dataset.epoch.sequence(), share)),
         Some(shuffle) => shuffled_bytes(dataset, shuffle, share),
-    };
-    with_batches(dataset.as_ref(), reading)
+    }
+}
+
+/// The same for buckets, each of which has batches that wait for their step.
+pub(crate) fn bucketed_stream_bytes(prepared: &PreparedBuckets, share: &Share) -> u64 {
+    let batch_size = prepared.request.batch_size;
+    let step = |row: u64| prepared.order.before(row / batch_size);
+    let (before, after) = (step(share.start), step(share.end));
+    let bytes = prepared.buckets.iter().enumerate().map(|(bucket, dataset)| {
+        let share = prepared.order.share(bucket, share.rank, (&before, &after));
+        if share.row_count() == 0 {
+            return 0;
+        }
+        let batches = dataset.batch_bytes().saturating_mul(bucketed::WAITING as u64 + 1);
+        let kept = dataset.wire_row_bytes().saturating_mul(bucketed::kept_rows(dataset, &share));
+        reading_bytes(dataset, &share).saturating_add(batches).saturating_add(kept)
+    });
+    // Of all buckets: a block has few rows of each.
+    let blocks = prepared.wire_row_bytes().saturating_mul(bucketed::BLOCKS_KEPT.min(prepared.epoch.row_count()));
+    with_batches(prepared, bytes.fold(blocks, u64::saturating_add))
 }
 
 /// The same for a mixture.

@@ -4,7 +4,8 @@
 //! batches ─┬─ in_order: pieces of row groups ──────────────────────────────────┬─▶ outlet ──▶ the stream's queue
 //! (batch_task)
 //!          ├─ shuffled: lane_task (windows) ─▶ interleave (rows) ─▶ padding ───┤
-//!          └─ mixture: lane_task (windows of every source) ─▶ mixer (rows) ────┘
+//!          ├─ mixture: lane_task (windows of every source) ─▶ mixer (rows) ────┤
+//!          └─ bucketed: one of the first two for each bucket, in turn ───────────┘
 //! ```
 //!
 //! All read row groups through `group`, or through `cached` if the cache has room for them; `memory` sizes them before
@@ -13,7 +14,10 @@
 mod balanced;
 pub(crate) mod batch_task;
 pub(crate) mod batches;
+mod bucketed;
 mod cached;
+mod dataset;
+mod divided;
 pub(crate) mod fitting;
 pub(crate) mod in_order;
 mod interleave;

@@ -22,6 +22,17 @@ pub(crate) struct Outlet {
     batches_sent: u64,
     sender: BatchSender,
     pub times: StageTimes,
+    /// Whether another outlet sends what this one does, and records the times.
+    is_inner: bool,
+}
+
+/// The place of a batch in the sequence of its rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub start: u64,
+    pub end: u64,
+    /// Repeated rows among its rows.
+    pub padding_rows: u64,
 }
 
 /// Why a rank's batches end early.
@@ -45,7 +56,12 @@ impl Outlet {
     pub(crate) fn new(request: &Request, share: Share, batches_sent: u64, sender: BatchSender) -> Self {
         let next = share.start + batches_sent.saturating_mul(request.batch_size);
         let (request, next, times) = (request.clone(), next.min(share.end), StageTimes::default());
-        Self { request, share, next, batches_sent, sender, times }
+        Self { request, share, next, batches_sent, sender, times, is_inner: false }
+    }
+
+    /// An outlet to another one, which records the times, and how long batches wait for the client.
+    pub(super) fn inner(request: &Request, share: Share, sender: BatchSender) -> Self {
+        Self { is_inner: true, ..Self::new(request, share, 0, sender) }
     }
 
     /// Whether no batch has been sent.
@@ -60,32 +76,41 @@ impl Outlet {
 
     /// Numbers a batch and sends it.
     pub(crate) async fn send(&mut self, data: RecordBatch) -> Result<(), Ended> {
+        let end = self.next + data.num_rows() as u64;
+        let place = Place { start: self.next, end, padding_rows: self.share.padding(self.next, end) };
+        self.send_at(data, place, end == self.share.end).await
+    }
+
+    /// Sends a batch that has this place in the rank's sequence.
+    pub(super) async fn send_at(&mut self, data: RecordBatch, place: Place, is_last: bool) -> Result<(), Ended> {
         let times = mem::take(&mut self.times);
-        times.record();
-        let batch = self.number(data, times);
+        if !self.is_inner {
+            times.record();
+        }
+        let batch = self.number(data, times, (place, is_last));
         let start = Instant::now();
         let sent = self.sender.send(Ok(batch)).await;
-        self.times.add_since(Stage::SendWait, start);
+        if !self.is_inner {
+            self.times.add_since(Stage::SendWait, start);
+        }
         sent.map_err(|_| Ended::ReaderDropped)
     }
 
-    fn number(&mut self, data: RecordBatch, times: StageTimes) -> Batch {
-        let rows = data.num_rows() as u64;
+    fn number(&mut self, data: RecordBatch, times: StageTimes, (place, is_last): (Place, bool)) -> Batch {
         let request = &self.request;
         // All ranks advance together from the start position.
-        let position = request.start_position + (self.next - self.share.start) * request.world_size;
-        let end = self.next + rows;
+        let position = request.start_position + (place.start - self.share.start) * request.world_size;
         let header = v1::BatchHeader {
             epoch: request.epoch,
             step: position / request.step_rows(),
             position,
-            rows,
-            padding_rows: self.share.padding(self.next, end),
-            last: end == self.share.end,
+            rows: data.num_rows() as u64,
+            padding_rows: place.padding_rows,
+            last: is_last,
             checksum: 0,
             stage_seconds: None,
         };
-        self.next = end;
+        self.next = place.end;
         self.batches_sent += 1;
         Batch { header, data, times }
     }

@@ -11,6 +11,7 @@ use forebay_scan::{ALL_ROWS, SharedBytes};
 use super::{
     balanced::BalancedReader,
     cached::CachedReader,
+    divided::{DividedReader, DividedRowGroups},
     packed::PackedReader,
     run::{Run, RunRows},
     sequences::SequencesReader,
@@ -40,6 +41,8 @@ pub(crate) struct RowGroupOpener {
     cached: Option<(Arc<PlanRows>, u64)>,
     /// The snapshot's column chunks in the cache; none if they are not cached for this plan.
     chunks: Option<Arc<CachedChunks>>,
+    /// The row groups that the buckets of a stream read together, and the index of the bucket; none: they are read alone.
+    divided: Option<(Arc<DividedRowGroups>, usize)>,
 }
 
 /// A row group being read, up to the last run.
@@ -71,6 +74,8 @@ enum RowGroupSource {
     Sequences(Box<SequencesReader>),
     /// The rows are windows.
     Windowed(Box<WindowedReader>),
+    /// Other buckets have the other rows.
+    Divided(Box<DividedReader>),
 }
 
 // === impl RowGroupOpener ===
@@ -87,7 +92,18 @@ impl RowGroupOpener {
             CacheLevel::Chunks => chunks = cache.open_chunks(prepared.chunks_key(), admits).map(Arc::new),
             CacheLevel::Off => {}
         }
-        Self { environment: Arc::clone(environment), prepared: prepared.clone(), cached, chunks }
+        Self { environment: Arc::clone(environment), prepared: prepared.clone(), cached, chunks, divided: None }
+    }
+
+    /// Reads the rows of a bucket together with those of the others, unless they are cached.
+    pub(super) fn divided(self, row_groups: &Arc<DividedRowGroups>, bucket: usize) -> Self {
+        let divided = self.cached.is_none().then(|| (Arc::clone(row_groups), bucket));
+        Self { divided, ..self }
+    }
+
+    /// The snapshot's column chunks in the cache.
+    pub(super) fn chunks(&self) -> Option<&Arc<CachedChunks>> {
+        self.chunks.as_ref()
     }
 
     /// The bytes of a row group: while they are held, all who open it share them.
@@ -133,6 +149,11 @@ impl RowGroupOpener {
             let source = RowGroupSource::Sequences(Box::new(reader));
             return Ok(OpenRowGroup { index: piece.row_group, source, seen: 0, end, is_copied: true, pending: None });
         }
+        if let Some((row_groups, bucket)) = &self.divided {
+            let reader = row_groups.open(*bucket, &self.prepared, piece.row_group).await?;
+            let source = RowGroupSource::Divided(Box::new(reader));
+            return Ok(OpenRowGroup { index: piece.row_group, source, seen: 0, end, is_copied: true, pending: None });
+        }
         let unread = needed.start;
         let chunks = self.chunks.as_ref();
         let stored = stored::open(&self.environment, &self.prepared, chunks, piece.row_group, needed).await?;
@@ -176,7 +197,7 @@ impl OpenRowGroup {
             RowGroupSource::Cached(cached) => cached.fetch_time(),
             RowGroupSource::Balanced(balanced) => balanced.stored.fetch_time(),
             RowGroupSource::Packed(packed) => packed.stored.fetch_time(),
-            RowGroupSource::Sequences(_) => Duration::ZERO,
+            RowGroupSource::Sequences(_) | RowGroupSource::Divided(_) => Duration::ZERO,
             RowGroupSource::Windowed(windowed) => windowed.fetch_time(),
         }
     }
@@ -234,6 +255,7 @@ impl OpenRowGroup {
             RowGroupSource::Packed(packed) => packed.ready(times).await,
             RowGroupSource::Sequences(sequences) => sequences.prepare(times).await,
             RowGroupSource::Windowed(windowed) => windowed.prepare(times).await,
+            RowGroupSource::Divided(divided) => divided.prepare(times).await,
         }
     }
 
@@ -265,6 +287,9 @@ impl OpenRowGroup {
             RowGroupSource::Packed(packed) => return packed.next(times),
             RowGroupSource::Sequences(sequences) => return Ok(sequences.next_block()),
             RowGroupSource::Windowed(windowed) => return windowed.next_block(piece.skip, &mut self.seen, times),
+            RowGroupSource::Divided(divided) => {
+                return divided.next_block(piece.skip..self.end, &mut self.seen, times);
+            }
         };
         Ok(next.map(|PartOfBlock { next, before }| {
             if is_missed && before + next.passing.rows.num_rows() as u64 > skip {

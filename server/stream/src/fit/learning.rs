@@ -140,7 +140,7 @@ async fn check(environment: &Environment, fit: PinnedFit) -> Result<CheckedPlan,
         let before = plan;
         let plan = forebay_plan::of_snapshot(&before, snapshot.digest(), sample).into_owned();
         let checked = || {
-            let source = RowsOf::Snapshot { sample, weight: None };
+            let source = RowsOf::sample(sample);
             let compiled = Expressions::compile(&plan, &stored, (&tables, &functions), source);
             let expressions = Arc::new(compiled.map_err(|error| error.in_original(&sent))?);
             fitted.check_units(&expressions.schema)?;

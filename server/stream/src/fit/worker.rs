@@ -129,7 +129,7 @@ impl FitWorker {
         // On the CPU pool, whose stacks are deep enough for expressions.
         let compiled = self.environment.cpu.run(move || {
             let tables = Tables::default();
-            let source = RowsOf::Snapshot { sample, weight: None };
+            let source = RowsOf::sample(sample);
             let expressions = Arc::new(Expressions::compile(&plan, &stored, (&tables, &functions), source)?);
             let schema = forebay_plan::chain_schema(&plan, &expressions.chain_schema)?;
             let mut questions = forebay_plan::questions(&plan, &tables)?;

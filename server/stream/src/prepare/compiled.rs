@@ -125,7 +125,8 @@ impl Compiled {
         let (with_row_ids, sample) = (*with_row_ids, *sample);
         let PinnedPlan { plan_id, plan, tables, functions, is_changed } = pinned;
         let stored = SchemaRef::clone(snapshot.wide_schema());
-        let source = RowsOf::Snapshot { sample, weight: weight.as_deref() };
+        let lengths = grouping.as_ref().and_then(Grouping::lengths);
+        let source = RowsOf::Snapshot { sample, weight: weight.as_deref(), lengths };
         let computed = forebay_plan::of_snapshot(&plan, snapshot.digest(), sample);
         if forebay_plan::is_of_other_rows(&plan, snapshot.digest()) {
             tracing::warn!(
@@ -146,8 +147,7 @@ impl Compiled {
         });
         let (made, program) = made(&computed, &of_rows, (series.transpose()?, &tables), &expressions, with_row_ids)?;
         drop(computed);
-        let counted = grouping.as_ref().map(|grouping| (grouping.field, "groups and classes"));
-        let counted = counted.or_else(|| weight.as_ref().map(|_| ("sample_weight", "weights")));
+        let counted = counted(of);
         if let (Made::Sequences(_), Some((field, what))) = (&made, counted) {
             let reason = format!("the plan packs its output: the documents of a sequence may be of several {what}");
             return Err(PlanError::field(field, reason).into());
@@ -270,6 +270,16 @@ fn made(
     })
 }
 
+/// The field of a request for which rows are counted, and what they have; none if only their number counts.
+fn counted(of: &CompiledKey) -> Option<(&'static str, &'static str)> {
+    match (&of.grouping, &of.weight) {
+        (Some(grouping), _) if grouping.lengths().is_some() => Some((grouping.field, "lengths")),
+        (Some(grouping), _) => Some((grouping.field, "groups and classes")),
+        (None, Some(_)) => Some(("sample_weight", "weights")),
+        (None, None) => None,
+    }
+}
+
 /// Checks that a plan whose rows are counted without decoding images does not skip damaged ones.
 fn check_skipping(rows: &Rows, counted: Option<(&str, &str)>, made: &Made) -> Result<(), PlanError> {
     let counted = match (counted, made) {
@@ -295,7 +305,12 @@ fn group_column(
     stored: &Schema,
     expressions: &Expressions,
 ) -> Result<Arc<GroupColumn>, StreamError> {
-    let source = if stored.index_of(&grouping.column).is_ok() { Vec::new() } else { computed_columns(plan) };
+    let (column, name) = match grouping.lengths() {
+        Some(buckets) => (&buckets.column, buckets.column.as_bytes()),
+        None => (&grouping.column, [].as_slice()),
+    };
+    let computed = if stored.index_of(column).is_ok() { Vec::new() } else { computed_columns(plan) };
+    let source = [name, &computed].concat();
     Ok(Arc::new(GroupColumn::check(grouping, &expressions.schema, source)?))
 }
 

@@ -1,6 +1,7 @@
 //! Resolves a checked request to its snapshot, compiled plan and order.
 
 mod balanced;
+pub(crate) mod bucketed;
 pub(crate) mod cache;
 pub(crate) mod cache_level;
 pub(crate) mod compiled;

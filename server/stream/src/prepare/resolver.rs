@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_catalog::Snapshot;
-use forebay_plan::{Grouping, MixtureFields, PlanError, Request};
+use forebay_plan::{Grouping, LengthBuckets, MixtureFields, PlanError, Request};
 use forebay_proto::v1;
 use forebay_runtime::{log::PARTS, metrics::Cache};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use super::{
     balanced::Balanced,
+    bucketed::{self, BucketRequest, PreparedBuckets},
     cache::PlanCache,
     compiled::{Compiled, CompiledKey, Made, SnapshotCompiler},
     dataset::{PreparedDataset, Units},
@@ -35,7 +36,7 @@ use crate::{
     },
     environment::Environment,
     error::StreamError,
-    rows::group::{GroupColumn, GroupFilter},
+    rows::group::{GroupColumn, GroupFilter, GroupKey},
 };
 
 /// Resolves requests; keeps compiled plans and row counts.
@@ -113,7 +114,13 @@ impl Resolver {
                 let mixture = self.prepare_mixture(request, sources).instrument(span).await?;
                 PreparedRows::Mixture(Arc::new(mixture))
             }
-            None => PreparedRows::Dataset(Box::new(self.prepare_parts(request).instrument(span).await?)),
+            None => match request.length_buckets.clone() {
+                Some(lengths) => {
+                    let buckets = self.prepare_buckets(request, lengths).instrument(span).await?;
+                    PreparedRows::Buckets(Arc::new(buckets))
+                }
+                None => PreparedRows::Dataset(Box::new(self.prepare_parts(request).instrument(span).await?)),
+            },
         }))
     }
 
@@ -200,6 +207,30 @@ impl Resolver {
         }
         let passing = self.counts.passing(self.rows_of(&snapshot, &compiled)).await?;
         self.ordered(request, (snapshot, compiled), passing, Units::Rows)
+    }
+
+    /// Counts the rows of each bucket of lengths.
+    async fn prepare_buckets(
+        &self,
+        request: Request,
+        lengths: Arc<LengthBuckets>,
+    ) -> Result<PreparedBuckets, StreamError> {
+        let (snapshot, compiled) = self.opened(&request).await?;
+        let column = compiled.group.clone().ok_or_else(|| PlanError::field("bucket_by_length", "missing"))?;
+        let table = self.groups.table(self.rows_of(&snapshot, &compiled), &column).await?;
+        let number = |key: &GroupKey| if let GroupKey::Bucket(number) = key { *number } else { 0 };
+        let rows: Vec<(u64, u64)> = table.keys().iter().map(number).zip(table.row_counts()).collect();
+        let row_groups = snapshot.row_groups().len();
+        let mut buckets = Vec::new();
+        for BucketRequest { number, request } in bucketed::requests(&request, &lengths, &rows)? {
+            let key = GroupKey::Bucket(number);
+            let passing = Arc::new(table.rows_of(&key, row_groups));
+            let of_bucket = Arc::new(compiled.of_group(GroupFilter::new(Arc::clone(&column), key))?);
+            buckets.push((number, self.ordered(request, (Arc::clone(&snapshot), of_bucket), passing, Units::Rows)?));
+        }
+        let prepared = PreparedBuckets::new(request, &lengths, (compiled, column), buckets);
+        check_ordered(&prepared, self.environment.limits.batch_bytes_max)?;
+        Ok(prepared)
     }
 
     async fn prepare_mixture(
@@ -299,7 +330,7 @@ impl Resolver {
             plan_id: String::new(),
             with_row_ids: request.with_row_ids,
             sample: request.sample,
-            grouping: grouping.or(classes),
+            grouping: grouping.or(classes).or_else(|| request.length_buckets.as_ref().map(bucketed::grouping)),
             weight: request.sample_weight.clone(),
             windows: request.windows.clone(),
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use forebay_expr::Expression;
-use forebay_plan::{PlanError, ROW_ID, SAMPLE_WEIGHT, Sample, Tables, join_path};
+use forebay_plan::{LENGTH, LengthBuckets, PlanError, ROW_ID, SAMPLE_WEIGHT, Sample, Tables, join_path};
 use forebay_proto::v1;
+use forebay_runtime::error::near_names;
 use prost::Message as _;
 
 use super::{function_column::FunctionColumn, functions::PlanFunctions, history::History, joins::Join};
@@ -37,10 +38,18 @@ pub(crate) struct Expressions {
 /// The rows that expressions are computed for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowsOf<'a> {
-    /// Rows of a snapshot, which have ids, or a sample of them; with the expression of their weights, if they have some.
-    Snapshot { sample: Option<Sample>, weight: Option<&'a str> },
+    /// Rows of a snapshot, which have ids, or a sample of them; with the expression of their weights, if they have some, and the
+    /// buckets of their lengths.
+    Snapshot { sample: Option<Sample>, weight: Option<&'a str>, lengths: Option<&'a LengthBuckets> },
     /// Rows that a client sends.
     Client,
+}
+
+impl RowsOf<'_> {
+    /// Rows of a snapshot, or a sample of them.
+    pub(crate) fn sample(sample: Option<Sample>) -> Self {
+        Self::Snapshot { sample, weight: None, lengths: None }
+    }
 }
 
 impl Expressions {
@@ -86,15 +95,20 @@ impl Expressions {
             fields.push(Arc::new(field.clone()));
             derived.push((field, expression));
         }
-        let (sample, weight) = match source {
-            RowsOf::Snapshot { sample, weight } => (sample, weight),
-            RowsOf::Client => (None, None),
+        let (sample, weight, lengths) = match source {
+            RowsOf::Snapshot { sample, weight, lengths } => (sample, weight, lengths),
+            RowsOf::Client => (None, None, None),
         };
         if let Some(text) = weight {
             let weight = weight_column(text, &fields)?;
             check_row_ids(&weight.1, || "sample_weight".to_owned(), stored, source)?;
             fields.push(Arc::new(weight.0.clone()));
             derived.push(weight);
+        }
+        if let Some(buckets) = lengths {
+            let lengths = length_column(buckets, &fields)?;
+            fields.push(Arc::new(lengths.0.clone()));
+            derived.push(lengths);
         }
         let filter_joins = filter_joins(plan, &joins, filter.as_ref());
         let schema = Arc::new(Schema::new(fields));
@@ -159,6 +173,37 @@ fn weight_column(text: &str, fields: &[FieldRef]) -> Result<(Field, Expression),
         return Err(PlanError::field(path, reason).into());
     }
     Ok((field, expression))
+}
+
+/// The column of the lengths of rows with these columns.
+fn length_column(buckets: &LengthBuckets, fields: &[FieldRef]) -> Result<(Field, Expression), StreamError> {
+    let path = "bucket_by_length.column";
+    let Some(column) = fields.iter().find(|field| field.name() == &buckets.column) else {
+        let near = near_names(&buckets.column, fields.iter().map(|field| field.name().as_str()));
+        return Err(PlanError::UnknownColumn { path: path.to_owned(), column: buckets.column.clone(), near }.into());
+    };
+    if fields.iter().any(|field| field.name() == LENGTH) {
+        let reason = format!("the dataset or the plan has a column \"{LENGTH}\": rename it");
+        return Err(PlanError::field(path, reason).into());
+    }
+    let data_type = match column.data_type() {
+        DataType::Dictionary(_, values) => values.as_ref(),
+        other => other,
+    };
+    let is_text = data_type.is_string();
+    let is_list = matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..));
+    if !is_text && !is_list && !data_type.is_integer() {
+        let found = type_name(data_type);
+        let reason = format!(
+            "column \"{}\" is {found}: expected lists, text, or integers that are lengths, such as a derived column",
+            buckets.column
+        );
+        return Err(PlanError::field(path, reason).into());
+    }
+    let text = buckets.expression(is_text, is_list);
+    let expression = Expression::compile(&text, &with_row_id(fields.to_vec()))
+        .map_err(|source| StreamError::Expression { path: path.to_owned(), source })?;
+    Ok((expression.field(LENGTH), expression))
 }
 
 /// Whether values of a type are weights.

@@ -3,14 +3,21 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
-    array::{BooleanBufferBuilder, RecordBatch, UInt32Array},
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt32Array,
+    },
     buffer::BooleanBuffer,
-    compute::take_record_batch,
+    compute::{cast, filter_record_batch, take_record_batch},
+    datatypes::DataType,
+    error::ArrowError,
 };
 use forebay_kernels::KernelError;
 use forebay_runtime::budget::Reservation;
 
 use crate::error::StreamError;
+
+/// Values of a dictionary for each row, from which on separate rows get a dictionary of their values.
+const DICTIONARY_SHARE: usize = 8;
 
 /// Passing rows of a block, with their derived columns. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -94,6 +101,20 @@ impl Passing {
         self
     }
 
+    /// These of the rows, without the memory that others take.
+    pub(crate) fn only(&self, these: &BooleanArray) -> Result<Self, StreamError> {
+        let rows = filter_record_batch(&self.rows, these)?;
+        let columns = rows.columns().iter().map(separate).collect::<Result<_, _>>()?;
+        let rows = RecordBatch::try_new_with_options(
+            rows.schema(),
+            columns,
+            &RecordBatchOptions::new().with_row_count(Some(rows.num_rows())),
+        )?;
+        let mut origin = self.origin.clone();
+        origin.keep(these.values().clone());
+        Ok(Self { rows, origin, held: Vec::new() })
+    }
+
     /// Rows of these, each at a place, which may be repeated, and their memory.
     pub(crate) fn repeated(&self, places: Vec<u32>, held: Reservation) -> Result<Self, StreamError> {
         let places = UInt32Array::from(places);
@@ -127,9 +148,61 @@ impl Passing {
     }
 }
 
+/// A column without values that only other rows have.
+fn separate(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    if let Some(views) = column.as_string_view_opt() {
+        return Ok(Arc::new(views.gc()));
+    }
+    if let Some(views) = column.as_binary_view_opt() {
+        return Ok(Arc::new(views.gc()));
+    }
+    match (column.as_any_dictionary_opt(), column.data_type()) {
+        (Some(dictionary), DataType::Dictionary(_, values))
+            if dictionary.values().len() > column.len().saturating_mul(DICTIONARY_SHARE) =>
+        {
+            cast(&cast(column, values)?, column.data_type())
+        }
+        _ => Ok(Arc::clone(column)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use arrow::{
+        array::{DictionaryArray, StringViewArray},
+        buffer::Buffer,
+        datatypes::Int32Type,
+    };
+
     use super::*;
+
+    #[test]
+    fn separate_rows_keep_nothing_of_the_others() {
+        let texts: Vec<String> = (0..100).map(|row| format!("a long text of a row {row}")).collect();
+        let texts: Vec<Option<&str>> =
+            texts.iter().enumerate().map(|(row, text)| (row != 7).then_some(text.as_str())).collect();
+        let dictionary: DictionaryArray<Int32Type> = texts.iter().copied().collect();
+        let views: StringViewArray = texts.iter().copied().collect();
+        let columns: Vec<(&str, ArrayRef)> = vec![("dictionary", Arc::new(dictionary)), ("views", Arc::new(views))];
+        let rows = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, of)| (name, of, true)));
+        let passing = Passing::of_sequences(rows.unwrap(), None);
+        let mask: BooleanArray = (0..100).map(|row| Some([3, 7, 9].contains(&row))).collect();
+        let only = passing.only(&mask).unwrap();
+        assert_eq!(only.stored_rows(), [3, 7, 9]);
+        assert_eq!((only.stored_row(1), only.rows.schema()), (7, passing.rows.schema()));
+        let values = only.rows.column(0).as_any_dictionary().values();
+        assert_eq!(values.len(), 2);
+        let expected = [texts[3], None, texts[9]];
+        let plain = cast(only.rows.column(0), &DataType::Utf8).unwrap();
+        assert_eq!(plain.as_string::<i32>().iter().collect::<Vec<_>>(), expected);
+        let views = only.rows.column(1).as_string_view();
+        assert_eq!(views.iter().collect::<Vec<_>>(), expected);
+        assert!(views.data_buffers().iter().map(Buffer::len).sum::<usize>() < 100);
+        // As many values as rows stay as they are.
+        let half: BooleanArray = (0..100).map(|row| Some(row % 2 == 0)).collect();
+        let half = passing.only(&half).unwrap();
+        assert_eq!(half.rows.column(0).as_any_dictionary().values().len(), 99);
+    }
 
     #[test]
     fn a_row_is_found_through_every_selection() {

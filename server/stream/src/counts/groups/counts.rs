@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use forebay_plan::PlanError;
+use forebay_plan::{GroupBuckets, PlanError};
 use forebay_runtime::{metrics::StageTimes, state::Kind};
 use futures::TryStreamExt;
 
@@ -51,18 +51,34 @@ impl GroupTables {
         rows: FilteredRows<'_>,
         column: &Arc<GroupColumn>,
     ) -> Result<Arc<GroupTable>, StreamError> {
-        let groups_max = rows.environment.limits.groups_max;
-        if let Some(buckets) = column.buckets.filter(|buckets| buckets.get() > groups_max as u64) {
+        let groups_max = groups_max(&rows, column);
+        if let Some(GroupBuckets::Hashes(buckets)) = &column.buckets
+            && buckets.get() > groups_max as u64
+        {
             let reason = format!("{buckets} exceed the {groups_max} of --groups-max: send fewer, or raise the limit");
             return Err(PlanError::field("group_buckets", reason).into());
         }
-        let buckets = column.buckets.map_or(0, std::num::NonZeroU64::get).to_le_bytes();
+        let buckets: Vec<u8> = match &column.buckets {
+            Some(GroupBuckets::Hashes(buckets)) => buckets.get().to_le_bytes().into(),
+            Some(GroupBuckets::Lengths(buckets)) => {
+                [0].iter().chain(buckets.boundaries.iter()).flat_map(|number| number.to_le_bytes()).collect()
+            }
+            None => 0_u64.to_le_bytes().into(),
+        };
         let key = rows.key_of(&[b"groups", &buckets, column.name.as_bytes(), &column.source]);
         let context = (Arc::clone(rows.snapshot), Arc::clone(column), rows.environment.budget.clone());
         let count = async || Box::pin(count(rows, column)).await;
         let table = self.0.get(rows.environment, &key, context, count).await?;
         check_group_count(column, table.keys().len(), groups_max)?;
         Ok(table)
+    }
+}
+
+/// The limit of the groups: buckets of lengths are few.
+fn groups_max(rows: &FilteredRows<'_>, column: &GroupColumn) -> usize {
+    match column.buckets {
+        Some(GroupBuckets::Lengths(_)) => usize::MAX,
+        _ => rows.environment.limits.groups_max,
     }
 }
 
@@ -76,7 +92,7 @@ fn check_group_count(column: &GroupColumn, found: usize, limit: usize) -> Result
 }
 
 async fn count(rows: FilteredRows<'_>, column: &Arc<GroupColumn>) -> Result<GroupTable, StreamError> {
-    let groups_max = rows.environment.limits.groups_max;
+    let groups_max = groups_max(&rows, column);
     let (scan, row_groups) = rows.scan(vec![column.name.clone()]).await?;
     let counter = |_| GroupCounter { column: Arc::clone(column), groups_max, counts: HashMap::new() };
     let mut counted = std::pin::pin!(each(&scan, row_groups, COUNTED_AT_ONCE, counter));
@@ -88,9 +104,9 @@ async fn count(rows: FilteredRows<'_>, column: &Arc<GroupColumn>) -> Result<Grou
             return Err(StreamError::Groups { reason });
         }
     }
-    let buckets = 0..column.buckets.map_or(0, std::num::NonZeroU64::get);
+    let hashes = if let Some(GroupBuckets::Hashes(buckets)) = &column.buckets { buckets.get() } else { 0 };
     let budget = rows.environment.budget.clone();
-    let finish = move || builder.finish(&budget, buckets.map(GroupKey::Bucket));
+    let finish = move || builder.finish(&budget, (0..hashes).map(GroupKey::Bucket));
     rows.environment.cpu.run(finish).await?
 }
 

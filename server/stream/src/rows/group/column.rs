@@ -1,15 +1,15 @@
 //! The column that a request groups by: its type, its keys in messages, and counts of its values.
 
-use std::{collections::HashMap, hash::Hash, num::NonZeroU64};
+use std::{collections::HashMap, hash::Hash};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, make_array},
+    array::{Array, ArrayRef, AsArray, Int64Array, UInt64Array, make_array},
     compute::cast,
     datatypes::{DataType, Decimal256Type, Int64Type, Schema, UInt64Type},
     util::display::array_value_to_string,
 };
 use forebay_engine::{ProfileKind, comparable, used_values};
-use forebay_plan::{Grouping, PlanError};
+use forebay_plan::{GroupBuckets, Grouping, PlanError};
 use forebay_proto::v1::{self, group_key::Key};
 use forebay_runtime::error::near_names;
 use serde_json::Value;
@@ -27,7 +27,7 @@ const KEY_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct GroupColumn {
     pub name: String,
-    pub buckets: Option<NonZeroU64>,
+    pub buckets: Option<GroupBuckets>,
     /// The type of the values; for a dictionary, that of its values.
     data_type: DataType,
     pub(crate) kind: ProfileKind,
@@ -49,6 +49,7 @@ impl GroupColumn {
         };
         let kind = ProfileKind::of(&data_type);
         let has_keys = match kind {
+            _ if matches!(buckets, Some(GroupBuckets::Lengths(_))) => true,
             ProfileKind::Floats | ProfileKind::Lengths | ProfileKind::Opaque => false,
             _ => buckets.is_none() || forebay_kernels::is_hashable(&data_type),
         };
@@ -60,7 +61,7 @@ impl GroupColumn {
             );
             return Err(PlanError::field(*path, reason));
         }
-        Ok(Self { name: column.clone(), buckets: *buckets, data_type, kind, source })
+        Ok(Self { name: column.clone(), buckets: buckets.clone(), data_type, kind, source })
     }
 
     /// The key of a request, at this path.
@@ -106,10 +107,9 @@ impl GroupColumn {
 
     /// Adds the rows of a block's column to the counts of their keys.
     pub(crate) fn count(&self, column: &ArrayRef, counts: &mut HashMap<GroupKey, u64>) -> Result<(), StreamError> {
-        if let Some(buckets) = self.buckets {
-            let hashes = forebay_kernels::hash64(column.as_ref(), 0);
-            let hashes = hashes.iter().flat_map(|hashes| hashes.values().iter().map(|hash| Some(hash % buckets.get())));
-            return Self::add(hashes, None, counts, GroupKey::Bucket, |_| 0);
+        if let Some(buckets) = self.buckets_of(column)? {
+            let buckets = buckets.values().iter().map(|bucket| Some(*bucket));
+            return Self::add(buckets, None, counts, GroupKey::Bucket, |_| 0);
         }
         let nulls = column.logical_null_count() as u64;
         if nulls > 0 {
@@ -134,6 +134,25 @@ impl GroupColumn {
             }
             _ => Self::add(values.as_primitive::<Int64Type>().iter(), rows, counts, GroupKey::Integer, nothing_long),
         }
+    }
+
+    /// The bucket of each row; none if there is a group per value.
+    pub(crate) fn buckets_of(&self, column: &ArrayRef) -> Result<Option<UInt64Array>, StreamError> {
+        Ok(match &self.buckets {
+            Some(GroupBuckets::Hashes(buckets)) => {
+                // The column's type was checked: its values have hashes.
+                let hashes = forebay_kernels::hash64(column.as_ref(), 0);
+                Some(hashes.map_or_else(|| vec![0; 0].into(), |hashes| hashes.unary(|hash| hash % buckets.get())))
+            }
+            Some(GroupBuckets::Lengths(buckets)) => {
+                // Negative numbers become null.
+                let lengths = cast(column, &DataType::UInt64)?;
+                let lengths = lengths.as_primitive::<UInt64Type>();
+                let bucket = |length: Option<u64>| buckets.bucket_of(length.unwrap_or(0));
+                Some(UInt64Array::from_iter_values(lengths.iter().map(bucket)))
+            }
+            None => None,
+        })
     }
 
     /// Counts values, each of a number of rows or of one; nulls are skipped.
@@ -228,7 +247,7 @@ fn found<T: Copy + Eq + Hash>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{num::NonZeroU64, sync::Arc};
 
     use arrow::{
         array::{BooleanArray, Date32Array, DictionaryArray, StringArray, TimestampMicrosecondArray},
@@ -239,7 +258,8 @@ mod tests {
 
     fn grouped(array: &ArrayRef, buckets: u64) -> Result<GroupColumn, PlanError> {
         let schema = Schema::new(vec![Field::new("k", array.data_type().clone(), true)]);
-        let grouping = Grouping { column: "k".into(), buckets: NonZeroU64::new(buckets), key: None, field: "group_by" };
+        let buckets = NonZeroU64::new(buckets).map(GroupBuckets::Hashes);
+        let grouping = Grouping { column: "k".into(), buckets, key: None, field: "group_by" };
         GroupColumn::check(&grouping, &schema, Vec::new())
     }
 

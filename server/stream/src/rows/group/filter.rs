@@ -38,11 +38,9 @@ impl GroupFilter {
     }
 
     fn mask(&self, column: &ArrayRef) -> Result<BooleanArray, StreamError> {
-        match (&self.key, self.column.buckets) {
+        match (&self.key, self.column.buckets_of(column)?) {
             (GroupKey::Bucket(bucket), Some(buckets)) => {
-                // The column's type was checked: its values have hashes.
-                let hashes = forebay_kernels::hash64(column.as_ref(), 0).unwrap_or_else(|| vec![0; 0].into());
-                Ok(BooleanArray::from_unary(&hashes, |hash| hash % buckets.get() == *bucket))
+                Ok(BooleanArray::from_unary(&buckets, |found| found == *bucket))
             }
             (GroupKey::Null, _) => {
                 let rows = column.len();
