@@ -7,7 +7,7 @@ use forebay_proto::{
     Message, decode, defaults,
     resume::{ResumeError, Run},
     to_json,
-    v1::{BatchHeader, Remainder, StreamInfo, StreamRequest},
+    v1::{BatchHeader, LengthBuckets, Remainder, StreamInfo, StreamRequest},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,6 +63,12 @@ pub struct Cursor {
     /// The windows of the epoch, as in the JSON of a request; none: its rows stay rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Value>,
+    /// The buckets of length of the epoch's batches, as in the JSON of a request; none: batches have rows of any length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket_by_length: Option<Value>,
+    /// Rows per batch and rank of the run that saved the cursor, if its batches are of buckets; otherwise 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub batch_size: u64,
 }
 
 /// Why an epoch cannot resume from a cursor.
@@ -177,6 +183,8 @@ impl Cursor {
             balance: request.balance.as_ref().and_then(|balance| serde_json::from_str(&to_json(balance)).ok()),
             sample_weight: request.sample_weight.trim().to_owned(),
             window: request.window.as_ref().and_then(|window| serde_json::from_str(&to_json(window)).ok()),
+            bucket_by_length: request.bucket_by_length.as_ref().map(buckets_json),
+            batch_size: request.bucket_by_length.as_ref().map_or(0, |_| run(request).batch_size),
         }
     }
 
@@ -206,6 +214,8 @@ impl Cursor {
         self.check_sample(request)?;
         let balance = resumed("balance", self.balance.as_ref(), request.balance.as_ref())?;
         let window = resumed("window", self.window.as_ref(), request.window.as_ref())?;
+        let bucket_by_length =
+            resumed("bucket_by_length", self.bucket_by_length.as_ref(), request.bucket_by_length.as_ref())?;
         let present = request.sample_weight.trim();
         if !present.is_empty() && present != self.sample_weight {
             return Err(CursorError::Rows { field: "sample_weight" });
@@ -214,7 +224,13 @@ impl Cursor {
         let default_lanes = || defaults::lanes(self.world_size, self.order_version);
         let lanes = self.shuffle.then(|| saved_lanes.unwrap_or_else(default_lanes));
         let run = Run { lanes, ..run(request) };
-        run.check_saved(self.position, self.world_size)?;
+        if bucket_by_length.is_some() {
+            // 0: unknown.
+            let batch_size = if self.batch_size == 0 { run.batch_size } else { self.batch_size };
+            run.check_same_steps(self.position, (self.world_size, batch_size))?;
+        } else {
+            run.check_saved(self.position, self.world_size)?;
+        }
         Ok(StreamRequest {
             epoch: self.epoch,
             start_position: self.position,
@@ -229,6 +245,7 @@ impl Cursor {
             balance,
             sample_weight: self.sample_weight.clone(),
             window,
+            bucket_by_length,
             snapshot: self.snapshot.clone(),
             order_version: self.order_version,
             ..request.clone()
@@ -327,9 +344,22 @@ impl EpochCursors {
             // All ranks have the same number of steps.
             return header.last;
         }
+        if self.start.bucket_by_length.is_some() {
+            return header.position / self.step_rows.max(1) + 1 >= self.info.steps;
+        }
         let world_size = self.start.world_size;
         let longest = self.info.rows.div_ceil(world_size);
         header.position.saturating_add(self.step_rows) / world_size >= longest
+    }
+}
+
+/// Returns the buckets as the Python package writes them: without the field that is not set.
+fn buckets_json(buckets: &LengthBuckets) -> Value {
+    let LengthBuckets { column, boundaries, max_tokens } = buckets;
+    if boundaries.is_empty() {
+        serde_json::json!({ "column": column, "max_tokens": max_tokens })
+    } else {
+        serde_json::json!({ "column": column, "boundaries": boundaries })
     }
 }
 

@@ -78,9 +78,9 @@ pub use forebay_proto::{
     v1::{
         Assumptions, Balance, BatchHeader, CacheExplain, CheckedOutput, ClassWeight, ColumnDescription, DatasetInfo,
         DescribeRequest, Description, ExchangeRequest, Explain, FitProgress, FitRequest, FitResult, LearnedStatistic,
-        LibraryColumn, MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo, Reason, Remainder, Replay,
-        ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo, StreamRequest, TableRead,
-        TakeRequest, Window,
+        LengthBucket, LengthBuckets, LibraryColumn, MixtureSource, Plan, PlanCheck, PlanDataset, RankExplain, RankInfo,
+        Reason, Remainder, Replay, ReplayRequest, ReplayRow, SourceInfo, StageSeconds, StoredPlan, StreamInfo,
+        StreamRequest, TableRead, TakeRequest, Window,
     },
 };
 pub use handshake::Mismatch;

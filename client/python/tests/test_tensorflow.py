@@ -575,3 +575,12 @@ def test_the_dataset_is_a_flight_data(server: Server):
     # The cardinality is unknown to tf.data, which would otherwise reject a resumed epoch.
     assert int(data.cardinality()) == tf.data.UNKNOWN_CARDINALITY
     assert len(data) == 2
+
+
+def test_batches_of_tokens_have_any_number_of_rows(lists: Server) -> None:
+    plan = fb.Plan(outputs={"codes": fb.cols("codes").as_stored()})
+    for buckets, rows in (({"boundaries": [2, 4]}, 3), ({"max_tokens": 64}, None)):
+        options: Any = {"batch_size": 3, "remainder": "drop", "bucket_by_length": {"column": "codes", **buckets}}
+        data = dataset(lists.url, "lists", plan, **options)
+        assert data.element_spec["codes"].shape[0] == rows
+        assert sum(batch["codes"].shape[0] for batch in data) > 15

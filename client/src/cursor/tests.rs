@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use forebay_proto::v1::{Balance, Window};
+use forebay_proto::v1::{Balance, LengthBuckets, Window};
 
 /// Returns a cursor in a shuffled epoch, or in file order if `lanes` is 0.
 fn cursor(position: u64, world_size: u64, lanes: u64) -> Cursor {
@@ -34,6 +34,8 @@ fn the_largest_cursor_round_trips_in_300_bytes() {
             sample_seed: 0,
             balance: None,
             sample_weight: String::new(),
+            bucket_by_length: None,
+            batch_size: 0,
             window: None,
         };
         let text = largest.to_json();
@@ -80,6 +82,44 @@ fn resumes_only_the_windows_that_it_was_saved_in() {
     let cursor = Cursor::from_json(&Cursor::start(&request(window(4)), &StreamInfo::default()).to_json()).unwrap();
     assert_eq!(cursor.apply(&request(None)).unwrap().window, window(4));
     assert!(cursor.apply(&request(window(5))).unwrap_err().to_string().contains("another window"));
+}
+
+#[test]
+fn a_run_of_buckets_resumes_at_its_own_world_size_and_batch_size() {
+    let buckets =
+        |boundaries: &[u64]| LengthBuckets { column: "t".to_owned(), boundaries: boundaries.into(), max_tokens: 0 };
+    let request = |boundaries: &[u64], world_size, batch_size, start_position| StreamRequest {
+        bucket_by_length: Some(buckets(boundaries)),
+        shuffle: true,
+        start_position,
+        ..of(world_size, batch_size)
+    };
+    let cursor = Cursor::start(&request(&[4], 2, 8, 32), &StreamInfo::default());
+    let text = cursor.to_json();
+    assert!(text.ends_with(r#""bucket_by_length":{"boundaries":[4],"column":"t"},"batch_size":8}"#), "{text}");
+    let cursor = Cursor::from_json(&text).unwrap();
+    let plain = StreamRequest { bucket_by_length: None, ..request(&[], 2, 8, 0) };
+    assert_eq!(
+        cursor.apply(&plain).unwrap(),
+        StreamRequest { lanes: 16, window_rows: Some(16_384), ..request(&[4], 2, 8, 32) }
+    );
+    for (other, words) in [
+        (request(&[4], 4, 8, 0), "at world size 2 and batch size 8, and these are 4 and 8"),
+        (request(&[4], 2, 16, 0), "and these are 2 and 16"),
+        (request(&[5], 2, 8, 0), "another bucket_by_length"),
+    ] {
+        assert!(cursor.apply(&other).unwrap_err().to_string().contains(words));
+    }
+    let next = Cursor { position: 0, ..cursor };
+    assert_eq!(next.apply(&request(&[4], 4, 16, 0)).unwrap().start_position, 0);
+    let tokens = StreamRequest {
+        bucket_by_length: Some(LengthBuckets { column: "t".to_owned(), boundaries: Vec::new(), max_tokens: 64 }),
+        ..of(1, 8)
+    };
+    let cursors = EpochCursors::new(&tokens, &StreamInfo { rows: 900, steps: 7, ..Default::default() });
+    assert!(cursors.start().to_json().contains(r#"{"column":"t","max_tokens":64}"#));
+    let ends = |step: u64| cursors.ends_epoch(&BatchHeader { position: step * 8, rows: 2, ..Default::default() });
+    assert_eq!((ends(5), ends(6)), (false, true));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use forebay_client::{Balance, Remainder, StreamRequest, Window};
+use forebay_client::{Balance, LengthBuckets, Remainder, StreamRequest, Window};
+use forebay_proto::Message;
 
 use super::{failure::Failure, plan_file, sources_file};
 
@@ -74,15 +75,19 @@ pub(crate) struct StreamOptions {
     sample_weight: Option<String>,
 
     /// Windows over series, as the JSON of a request, such as {"order": "ts", "length": 48}
-    #[arg(long, env = "FOREBAY_WINDOW", value_name = "JSON", value_parser = window)]
+    #[arg(long, env = "FOREBAY_WINDOW", value_name = "JSON", value_parser = object::<Window>)]
     window: Option<Window>,
+
+    /// Buckets of rows of similar length, as the JSON of a request, such as {"column": "tokens", "boundaries": [64, 256]}
+    #[arg(long, env = "FOREBAY_BUCKET_BY_LENGTH", value_name = "JSON", value_parser = object::<LengthBuckets>)]
+    bucket_by_length: Option<LengthBuckets>,
 }
 
-fn window(text: &str) -> Result<Window, String> {
+fn object<M: Message>(text: &str) -> Result<M, String> {
     if !text.starts_with('{') {
         return Err("expected a JSON object".to_owned());
     }
-    forebay_proto::decode(text.as_bytes()).map(|(window, _)| window).map_err(|error| error.to_string())
+    forebay_proto::decode(text.as_bytes()).map(|(message, _)| message).map_err(|error| error.to_string())
 }
 
 /// A sample of a dataset's rows.
@@ -156,6 +161,7 @@ impl StreamOptions {
             balance: self.balance.clone().map(|by| Balance { by, weights: Vec::new() }),
             sample_weight: self.sample_weight.clone().unwrap_or_default(),
             window: self.window.clone(),
+            bucket_by_length: self.bucket_by_length.clone(),
             ..StreamRequest::default()
         })
     }
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn options_set_their_fields_and_omitted_ones_are_unset() {
         let arguments = "test --plan-id 7a --batch-size 8 --world-size 4 --epoch 3 --seed 7 --shuffle --window-rows 64 \
-                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y --sample-weight w --window {\"order\":\"ts\",\"length\":4}";
+                         --lanes 32 --remainder PAD --start-position 96 --snapshot 5f --sample 0.01 --sample-seed 9 --balance y --sample-weight w --window {\"order\":\"ts\",\"length\":4} --bucket-by-length {\"column\":\"t\",\"boundaries\":[4]}";
         let options = TestCommand::parse_from(arguments.split(' ').filter(|word| !word.is_empty()));
         let expected = StreamRequest {
             dataset: "flights".into(),
@@ -195,6 +201,7 @@ mod tests {
             sample_seed: 9,
             balance: Some(Balance { by: "y".into(), weights: Vec::new() }),
             sample_weight: "w".into(),
+            bucket_by_length: Some(LengthBuckets { column: "t".into(), boundaries: vec![4], max_tokens: 0 }),
             window: Some(Window { order: "ts".into(), length: 4, ..Window::default() }),
             ..Default::default()
         };

@@ -41,6 +41,7 @@ def iterable(
     a resumed one loses them. Matrices are lists of fixed length.
     """
     source = rank_tables("iterable", url, name, plan, ranks=ranks, **options)
+    source.options.refuse_buckets("iterable")
     examples = FlightExamples(source, range(source.options.world_size), source.options.epoch)
     features = datasets.Features.from_arrow_schema(plain_schema(source.schema))
     return datasets.IterableDataset(examples, info=datasets.DatasetInfo(features=features))

@@ -51,9 +51,11 @@ class JaxDataset(RankDataset[JaxBatch]):
             options |= {"rank": jax.process_index(), "world_size": jax.process_count()}
         self._sharding = sharding
         super().__init__(url, dataset, plan, **options)
-        if isinstance(sharding, jax.sharding.Sharding) and self.options.remainder == "keep":
+        if isinstance(sharding, jax.sharding.Sharding) and not self.options.has_whole_batches:
             self.close()
-            raise InvalidRequest('a sharding requires batches of one size: pass remainder="drop" or "pad"')
+            raise InvalidRequest(
+                'a sharding requires batches of one size: pass remainder="drop" or "pad", and no max_tokens'
+            )
         for column in cast("list[pa.Field[Any]]", list(self.schema)):
             _check_width(column)
 

@@ -95,7 +95,8 @@ class FlightData(Dataset):
         # The iterator whose `next` runs.
         self._caller: FlightIterator | None = None
         options = epochs.options
-        self._columns = TensorFlowColumns.of(epochs.schema, None if options.remainder == "keep" else options.batch_size)
+        rows = options.batch_size if options.has_whole_batches else None
+        self._columns = TensorFlowColumns.of(epochs.schema, rows)
         self._source = self._elements(is_direct=False)
         self._direct = self._elements(is_direct=True)
         Dataset.__init__(self, self._source._variant_tensor)

@@ -85,3 +85,8 @@ def test_changed_files_are_not_resumed(serve: Serve, tiny: pa.Table, tmp_path: P
     data.load_state_dict(state)
     with pytest.raises(fb.SnapshotChanged):
         list(data)
+
+
+def test_rows_have_no_buckets_of_length(server: Server):
+    with pytest.raises(fb.InvalidRequest, match="bucket_by_length: iterable returns rows"):
+        iterable(server.url, "tiny", PLAN, bucket_by_length={"column": "id", "boundaries": [4]})

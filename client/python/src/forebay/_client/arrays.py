@@ -85,6 +85,17 @@ def lists(array: pa.Array[Any]) -> tuple[pa.Array[Any], pa.Array[Any]]:
     return values, offsets if first == 0 else pc.subtract(offsets, offsets[0])
 
 
+def padded_elements(batch: pa.RecordBatch) -> tuple[int, int]:
+    """Return the elements of a batch's lists if each is padded to the longest, and those of them that are padding."""
+    padded = padding = 0
+    for column, array in zip(batch.schema, batch.columns, strict=True):
+        if is_lists(column) and len(array):
+            lengths = cast(Any, pc.list_value_length(array)).to_numpy()
+            elements = len(array) * int(lengths.max())
+            padded, padding = padded + elements, padding + elements - int(lengths.sum())
+    return padded, padding
+
+
 def view(array: pa.Array[Any], column: pa.Field[Any]) -> Array | Ragged | pa.Array[Any]:
     """Return a column as a value of `Batch`."""
     if is_numbers(column):

@@ -102,7 +102,7 @@ class Client(Streaming):
         run: Json = {}
         if cursor is not None:
             begun = Cursor.of(cursor)
-            begun.check(world_size=world_size)
+            begun.check(world_size=world_size, batch_size=chosen.batch_size)
             chosen = begun.options(chosen)
             first = start_at(begun.position, world_size=world_size, batch_size=chosen.batch_size)["resumed_from"]
             run = start_at(first, world_size=world_size, batch_size=chosen.batch_size)

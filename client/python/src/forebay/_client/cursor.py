@@ -13,9 +13,10 @@ from typing import Any, cast
 from forebay.errors import CursorRefused, OrderChanged
 
 from .balance import normalized_balance, normalized_sample_weight
+from .buckets import normalized_buckets
 from .header import BatchHeader, StreamInfo
 from .options import REMAINDERS, WINDOW_ROWS, Order, Remainder, StreamOptions, default_lanes
-from .resume import check_resume
+from .resume import check_resume, check_same_steps
 from .window import normalized_window
 
 __all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "resolved"]
@@ -23,14 +24,15 @@ __all__ = ["CURSOR_VERSION", "Cursor", "EpochCursors", "Order", "Remainder", "re
 CURSOR_VERSION = 2
 
 # The fields of an order that say which rows an epoch has, besides a sample.
-OF_ROWS = ("balance", "sample_weight", "window")
+OF_ROWS = ("balance", "sample_weight", "window", "bucket_by_length")
 
 
 @dataclass(frozen=True)
 class Cursor:
     """The position after the last batch read; the same on every rank.
 
-    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance`, `sample_weight` and `window`.
+    `to_json` returns at most 300 bytes, 370 in a sample, and those of `balance`, `sample_weight`, `window` and
+    `bucket_by_length`.
     `position` is global and counts the rows of all ranks. At position 0, the start of an epoch, there is no snapshot: a
     new epoch reads the files that are current then.
     """
@@ -44,6 +46,8 @@ class Cursor:
     plan_id: str = ""
     order_version: int = 0
     """Version of the order's arithmetic; 0 if unknown."""
+    batch_size: int = 0
+    """Rows per batch and rank, on which the steps of `bucket_by_length` depend; 0 without it, or if unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cursor as plain values, for JSON and pickle."""
@@ -55,6 +59,7 @@ class Cursor:
             "world_size": self.world_size,
             "snapshot": self.snapshot,
             "plan_id": self.plan_id,
+            **({"batch_size": self.batch_size} if self.batch_size else {}),
             **_written(self.order),
         }
 
@@ -83,8 +88,16 @@ class Cursor:
             )
         return _read(state)
 
-    def check(self, *, world_size: int) -> None:
-        """Raise `CursorRefused` unless this world size can resume here; any batch size can."""
+    def check(self, *, world_size: int, batch_size: int = 0) -> None:
+        """Raise `CursorRefused` unless this world size can resume here; any batch size can, except of buckets.
+
+        0 is an unknown batch size.
+        """
+        if self.order.bucket_by_length:
+            known = min(self.batch_size, batch_size) > 0
+            saved = (self.world_size, self.batch_size if known else 0)
+            check_same_steps(self.position, saved=saved, present=(world_size, batch_size if known else 0))
+            return
         lanes = self.order.lanes or default_lanes(self.world_size, self.order_version)
         check_resume(
             self.position,
@@ -142,19 +155,24 @@ class EpochCursors:
         """Return the cursor after a batch: after None or the epoch's last step, the start of the next epoch."""
         start, info = self.start, self.info
         order = resolved(self.order, start.world_size, info=info)
+        at = replace(start, order=order, plan_id=info.plan_id, order_version=info.order_version, batch_size=0)
+        if order.bucket_by_length:
+            at = replace(at, batch_size=self.step_rows // start.world_size)
         if header is None or self._ends(header):
-            epoch = start.epoch + 1
-            return Cursor(epoch, 0, start.world_size, order, "", info.plan_id, info.order_version)
-        position = header.position + self.step_rows
-        return Cursor(start.epoch, position, start.world_size, order, info.snapshot, info.plan_id, info.order_version)
+            return replace(at, epoch=start.epoch + 1, position=0, snapshot="")
+        return replace(at, position=header.position + self.step_rows, snapshot=info.snapshot)
 
     def some_rank_ends(self, header: BatchHeader) -> bool:
         """Whether a rank has no batch after this step. All ranks return the same."""
+        if self.order.bucket_by_length:
+            return self._ends(header) or self._steps_until(header) >= self.info.common_steps
         shortest = self.info.rows // self.start.world_size
         return self._ends(header) or self._rank_rows(header) >= shortest
 
     def steps_left(self, header: BatchHeader) -> int:
         """Return the steps of the longest rank after a batch."""
+        if self.order.bucket_by_length:
+            return max(0, self.info.steps - self._steps_until(header))
         return max(0, -(-(self.info.rows - header.position - self.step_rows) // self.step_rows))
 
     def _ends(self, header: BatchHeader) -> bool:
@@ -162,8 +180,14 @@ class EpochCursors:
         if self.order.remainder != "keep":
             # All ranks have the same number of steps.
             return header.last
+        if self.order.bucket_by_length:
+            return self._steps_until(header) >= self.info.steps
         longest = -(-self.info.rows // self.start.world_size)
         return self._rank_rows(header) >= longest
+
+    def _steps_until(self, header: BatchHeader) -> int:
+        """Return the steps of the epoch up to the batch's, which all have as many positions."""
+        return header.position // self.step_rows + 1
 
     def _rank_rows(self, header: BatchHeader) -> int:
         """Return the rows of each rank up to the end of the batch's step."""
@@ -220,6 +244,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             balance=normalized_balance(state.get("balance")),
             sample_weight=normalized_sample_weight(state.get("sample_weight")),
             window=normalized_window(state.get("window")),
+            bucket_by_length=normalized_buckets(state.get("bucket_by_length")),
         )
         return Cursor(
             epoch=int(state["epoch"]),
@@ -229,6 +254,7 @@ def _read(state: Mapping[str, Any]) -> Cursor:
             snapshot=str(state.get("snapshot") or ""),
             plan_id=str(state.get("plan_id") or ""),
             order_version=int(state["order_version"]),
+            batch_size=int(state.get("batch_size") or 0),
         )
     except (TypeError, ValueError) as error:
         raise CursorRefused(f"the state has an invalid number: {error}") from error

@@ -61,7 +61,7 @@ class Group:
         start = Cursor(options.epoch, 0, 1, order, described.snapshot, described.plan_id, described.order_version)
         if cursor is not None:
             given = Cursor.of(cursor)
-            given.check(world_size=1)
+            given.check(world_size=1, batch_size=options.batch_size)
             given.check_rows(options)
             given.check_info(described)
             if given.snapshot and given.snapshot != described.snapshot:

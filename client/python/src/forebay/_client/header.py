@@ -118,6 +118,33 @@ class SourceInfo:
 
 
 @dataclass(frozen=True)
+class LengthBucket:
+    """A bucket of rows of similar length."""
+
+    least: int
+    """The least length of its rows."""
+    most: int | None
+    """The greatest length that they may have; None: any."""
+    rows: int
+    """Rows that an epoch has of it, without padding rows."""
+    batch_size: int
+    """Rows of a full batch."""
+    steps: int
+    """Steps of the longest rank."""
+
+    @classmethod
+    def of(cls, fields: Json) -> LengthBucket:
+        """Read the message's JSON."""
+        return cls(
+            least=int(fields.get("least") or 0),
+            most=int(fields.get("most") or 0) or None,
+            rows=int(fields.get("rows") or 0),
+            batch_size=int(fields.get("batch_size") or 0),
+            steps=int(fields.get("steps") or 0),
+        )
+
+
+@dataclass(frozen=True)
 class StreamInfo:
     """Description of an epoch and of one rank's share of it."""
 
@@ -142,6 +169,10 @@ class StreamInfo:
     passing_rows: int = field(default=0, compare=False)
     """Rows before padding repeats some or dropping leaves some out; 0 if the server does not report them, as for the
     groups of a dataset. Not a property of the stream, so not compared."""
+    common_steps: int = field(default=0, compare=False)
+    """With bucket_by_length, the steps in which every rank has a batch: all others are the last ones."""
+    length_buckets: tuple[LengthBucket, ...] = field(default=(), compare=False)
+    """The buckets of bucket_by_length that have rows, the shortest first."""
     rank_rows_kept: float = field(default=0.0, compare=False)
     """Share of a rank's rows that it reads in the next epoch, too: 1 / world size if epochs are independent, and 0 if
     it is not measured."""
@@ -164,6 +195,8 @@ class StreamInfo:
             order_version=int(stream.get("order_version") or 0),
             sources=read_sources(stream),
             passing_rows=int(stream.get("passing_rows") or 0),
+            common_steps=int(stream.get("common_steps") or 0),
+            length_buckets=tuple(map(LengthBucket.of, cast("list[Json]", stream.get("length_buckets") or []))),
             rank_rows_kept=float(stream.get("rank_rows_kept") or 0),
         )
 

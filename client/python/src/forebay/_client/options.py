@@ -17,6 +17,7 @@ from forebay._plan.names import check_keywords, suggestion
 from forebay.errors import InvalidRequest
 
 from .balance import Balance, normalized_balance, normalized_sample_weight
+from .buckets import LengthBuckets, normalized_buckets
 from .window import Window, normalized_window
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class Order:
     window: Window | None = None
     """Windows that the rows become: ``{"by": series, "order": time, "length": past rows, "horizon": future rows,
     "stride": rows, "incomplete": "drop" or "pad"}``; batches, positions and shares count windows."""
+    bucket_by_length: LengthBuckets | None = None
+    """Buckets of rows of similar length, of one of which are all batches of a step: ``{"column": name, "boundaries":
+    [lengths]}``, or ``{"column": name, "max_tokens": number}`` for batches of so many tokens, padding included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,7 @@ class StreamOptions(Order):
             "balance": normalized_balance(self.balance),
             "sample_weight": normalized_sample_weight(self.sample_weight),
             "window": normalized_window(self.window),
+            "bucket_by_length": normalized_buckets(self.bucket_by_length),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -123,7 +128,19 @@ class StreamOptions(Order):
             balance=self.balance,
             sample_weight=self.sample_weight,
             window=self.window,
+            bucket_by_length=self.bucket_by_length,
         )
+
+    @property
+    def has_whole_batches(self) -> bool:
+        """Whether all batches have `batch_size` rows."""
+        of_tokens = self.bucket_by_length is not None and "max_tokens" in self.bucket_by_length
+        return self.remainder != "keep" and not of_tokens
+
+    def refuse_buckets(self, function: str) -> None:
+        """Raise for buckets of length, where batches become rows of one table."""
+        if self.bucket_by_length is not None:
+            raise InvalidRequest(f"bucket_by_length: {function} returns rows, of any length: leave it out")
 
     def keywords(self) -> StreamKeywords:
         """Return the options as keyword arguments."""
@@ -151,6 +168,7 @@ class StreamOptions(Order):
             "balance": self.balance,
             "sample_weight": self.sample_weight,
             "window": self.window,
+            "bucket_by_length": self.bucket_by_length,
         }
         request.update({name: value for name, value in optional.items() if value is not None})
         return request
@@ -171,6 +189,7 @@ class DatasetKeywords(TypedDict, total=False):
     balance: Balance | None
     sample_weight: str | None
     window: Window | None
+    bucket_by_length: LengthBuckets | None
     with_row_ids: bool
 
 

@@ -47,6 +47,19 @@ def check_resume(position: int, *, saved: int, lanes: int | None, world_size: in
     )
 
 
+def check_same_steps(position: int, *, saved: tuple[int, int], present: tuple[int, int]) -> None:
+    """Raise `CursorRefused` unless a run of buckets has the world size and the batch size of the one that saved it.
+
+    Both decide which rows its steps have had.
+    """
+    if position and saved != present:
+        raise CursorRefused(
+            f"the state was saved within an epoch of bucket_by_length at world size {saved[0]} and batch size "
+            f"{saved[1]}, and these are {present[0]} and {present[1]}: resume at the saved ones, or save at the end of "
+            "an epoch"
+        )
+
+
 def start_at(position: int, *, world_size: int, batch_size: int) -> dict[str, int]:
     """Return the fields of a request that starts at a position, which need not be a multiple of a step."""
     return {"start_position": position, "resumed_from": position % (world_size * batch_size)}

@@ -124,6 +124,8 @@ class Stream(Iterator[Batch]):
         self._source: Source | None = None
 
     def __len__(self) -> int:
+        if self._order.bucket_by_length:
+            return max(0, self.info.rank_steps - self._start.position // self.step_rows)
         world_size, rank_rows = self._start.world_size, self.info.rank_rows
         if self._order.remainder != "keep" and self.info.passing_rows:
             # The rank's rows in whole batches from the start of the epoch, but the stream may begin between these.

@@ -63,13 +63,13 @@ class Streaming(Fitting):
 
         `plan` is a `Plan`, a `FittedPlan` or the id of one. A `Plan` that needs a fit is fitted first, once per client.
         `options` are the fields of `StreamOptions`: batch_size, world_size, epoch, seed, shuffle, window_rows, lanes,
-        remainder, sample, sample_seed, balance, sample_weight, window, with_row_ids and snapshot. `start_position`
-        is a global position, as in a batch's header.
+        remainder, sample, sample_seed, balance, sample_weight, window, bucket_by_length, with_row_ids and snapshot.
+        `start_position` is a global position, as in a batch's header.
 
         `cursor` (a `Cursor`, or its dict or JSON) resumes from `Stream.cursor` or a dataset's ``state_dict``, also with
-        another batch size, and at other world sizes if shuffled. It overrides epoch, seed, shuffle, window_rows, lanes,
-        remainder, start_position and snapshot; its sample, balance, sample_weight and window apply if `options` name
-        none.
+        another batch size, and at other world sizes if shuffled; with bucket_by_length, only at its own. It overrides
+        epoch, seed, shuffle, window_rows, lanes, remainder, start_position and snapshot; its sample, balance,
+        sample_weight, window and bucket_by_length apply if `options` name none.
         Raises `CursorRefused` if it does not match this stream, and `SnapshotChanged` if the files have changed since.
         """
         check_stream_keywords("stream", options, ("rank", "start_position", "cursor"))
@@ -80,7 +80,7 @@ class Streaming(Fitting):
             start = Cursor(chosen.epoch, start_position, world_size, chosen.order, chosen.snapshot or "")
         else:
             start = Cursor.of(cursor)
-            start.check(world_size=world_size)
+            start.check(world_size=world_size, batch_size=chosen.batch_size)
             # What is not named is the cursor's.
             named = {"sample": ("sample", "sample_seed"), **{name: (name,) for name in OF_ROWS}}
             names = [name for option, names in named.items() if option in options for name in names]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from forebay._client.arrays import padded_elements
 from forebay._client.cursor import Cursor
 from forebay.errors import ForebayError
 
@@ -217,11 +218,14 @@ class FlightBatches(Iterator[TensorBatch]):
         header, cursors = copied.batch.header, current.reading.cursors
         if consumed.number == current.base:
             current.reading.note_first()
+        padded, padding = padded_elements(copied.batch.data)
         one = Totals(
             batches=1,
             rows=header.rows,
             bytes=copied.batch.data.nbytes,
             stages=header.stage_seconds,
+            padded=padded,
+            padding=padding,
             transport=copied.batch.transport,
         )
         finished = max(consumed.finished, current.index + cursors.some_rank_ends(header))

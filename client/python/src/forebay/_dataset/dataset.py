@@ -286,7 +286,7 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         files or plans are reported when the iteration starts.
         """
         cursor = Cursor.of(state)
-        cursor.check(world_size=self._rank()[1])
+        cursor.check(world_size=self._rank()[1], batch_size=self.batch_size)
         cursor.check_rows(self._given)
         self._claim_worker_state()
         self._load(cursor, self._publish(cursor))
@@ -336,6 +336,8 @@ class FlightDataset(torch.utils.data.IterableDataset[TensorBatch]):
         ``send_wait_seconds``;
         ``bound_by``: "trainer", "wire", "storage", "functions" or "CPU", and ``because``, the figures that determine
         it;
+        ``padding``: the fraction of padding among the elements of ragged outputs, if each list is padded to the longest
+        of its batch;
         ``transport``: how the latest batch arrived, "ring" (memory shared with a server on this machine), "native" (the
         package's native module) or "flight".
         """

@@ -43,8 +43,12 @@ class EpochChecks:
                 "whole batch on every rank",
             )
         elif not self._takes_uneven and start.order.remainder == "keep":
-            left = max(0, info.rows - start.position)
-            fewest, most = steps_of_ranks(left, world_size, batch_size)
+            if start.order.bucket_by_length:
+                begun = start.position // (world_size * batch_size)
+                left, fewest, most = info.rows, max(0, info.common_steps - begun), max(0, info.steps - begun)
+            else:
+                left = max(0, info.rows - start.position)
+                fewest, most = steps_of_ranks(left, world_size, batch_size)
             if fewest < most:
                 choices = CHOICES[start.position > 0]
                 raise UnevenRanks(

@@ -35,6 +35,10 @@ class Totals:
     boundary_wait_seconds: float = 0.0
     """The longest wait, opening included, for the first batch of an epoch that follows another."""
     stages: StageSeconds = field(default_factory=StageSeconds)
+    padded: int = 0
+    """Elements of the lists of ragged outputs, each padded to the longest of its batch."""
+    padding: int = 0
+    """Those of them that are padding."""
     transport: str = ""
     """How the latest batch arrived."""
 
@@ -49,6 +53,8 @@ class Totals:
             max(self.longest_wait_seconds, other.longest_wait_seconds),
             max(self.boundary_wait_seconds, other.boundary_wait_seconds),
             self.stages + other.stages,
+            self.padded + other.padded,
+            self.padding + other.padding,
             other.transport or self.transport,
         )
 

@@ -29,5 +29,6 @@ def loop_report(totals: Totals, lanes: int) -> dict[str, float | str]:
         **{f"{name}_seconds": seconds for name, seconds in asdict(totals.stages).items()},
         "bound_by": verdict,
         "because": because,
+        "padding": totals.padding / totals.padded if totals.padded else 0.0,
         "transport": totals.transport,
     }

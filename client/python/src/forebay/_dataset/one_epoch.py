@@ -18,6 +18,7 @@ class OneEpoch:
         self._data = data
         data.set_epoch(data.next_epoch)
         info, options = data.info(), data.options
+        options.refuse_buckets("a table of an epoch")
         self.rows = info.rank_rows
         """Rows of this rank."""
         self.batch_size = options.batch_size

@@ -146,7 +146,7 @@ class RankEpochs:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the next iteration, after the last batch that the saving loop had."""
         cursor, given = Cursor.of(state), self._given
-        cursor.check(world_size=given.world_size)
+        cursor.check(world_size=given.world_size, batch_size=given.batch_size)
         cursor.check_rows(given)
         self._select(cursor.epoch)
         self._given = replace(self._given, **asdict(cursor.order))
