@@ -88,6 +88,10 @@ fn explain_prepared(prepared: &Prepared, assume: &v1::Assumptions, pages: &Known
         PreparedRows::Buckets(buckets) => {
             bucket_reads::add(prepared, buckets, &mut explained);
             add_row_groups(&buckets.first().snapshot, &mut explained);
+            let weighted = buckets.buckets.iter().map(|bucket| {
+                row_groups_per_batch(bucket, &bucket.epoch.sequence()) * bucket.epoch.step_count_max() as f64
+            });
+            explained.row_groups_per_batch = weighted.sum::<f64>() / buckets.order.step_count().max(1) as f64;
         }
         PreparedRows::Dataset(dataset) => {
             add_reads(dataset, pages, &mut explained);

@@ -287,6 +287,8 @@ def test_replays_find_the_rows_of_a_step(flight: fl.FlightClient) -> None:
             parts = [json.loads(part.body.to_pybytes()) for part in flight.do_action(fl.Action("replay", body))]
             rows = [row for part in parts for row in part.get("rows", [])]
             assert [int(row.get("row_id", 0)) for row in rows] == ids
+            is_last = step == len(steps) - 1 or steps[step + 1].ids[rank] is None
+            assert bool(parts[0]["header"].get("last")) == is_last
 
 
 def test_explain_tells_rows_steps_and_memory(flight: fl.FlightClient) -> None:
@@ -302,6 +304,7 @@ def test_explain_tells_rows_steps_and_memory(flight: fl.FlightClient) -> None:
     ]
     assert int(found["memory_bytes"]) > 0
     assert 1 <= found["read_amplification"] < 2
+    assert 1 <= found["row_groups_per_batch"] <= int(found["row_groups"])
     with pytest.raises((pa.ArrowInvalid, fl.FlightError), match="assume.rows: cannot be combined"):
         explain({**request, "assume": {"rows": 1_000}})
 

@@ -76,9 +76,13 @@ pub(super) async fn send(
         row_groups.served(bucket);
         near.extend(approach());
         outlet.times.merge(times);
+        let is_last = near.is_empty() && {
+            let mut later = prepared.order.steps_of(share.rank, step + 1..prepared.order.step_count());
+            later.next().is_none()
+        };
         let start = step * batch_size;
         let place = Place { start, end: start + batch_size, padding_rows: header.padding_rows };
-        outlet.send_at(data, place, near.is_empty()).await?;
+        outlet.send_at(data, place, is_last).await?;
     }
     Ok(())
 }

@@ -276,10 +276,9 @@ impl DividedReader {
             return self.read_alone(times).await;
         }
         let row_group = Arc::clone(&self.row_group);
+        // While another bucket's reader decodes, no CPU thread is missing.
         self.await_turn().await;
-        let waiting = Instant::now();
         let mut open = row_group.reader.lock().await;
-        times.add_since(Stage::Queue, waiting);
         if self.is_decoded() || row_group.blocks().is_complete {
             return Ok(());
         }
