@@ -38,7 +38,8 @@ pub struct BucketStep {
 }
 
 impl Buckets {
-    /// Creates the steps of buckets, which are [parts](Epoch::of_part) of an epoch: they have the same ranks, and treat the rows that are left alike.
+    /// Creates the steps of buckets, which are [parts](Epoch::of_part) of an epoch: they have the same ranks, and treat the rows
+    /// that are left alike.
     pub fn new(epochs: Vec<Epoch>) -> Self {
         let full: Vec<u64> = epochs.iter().map(|epoch| epoch.shortest() / epoch.batch_size).collect();
         let left = |bucket: usize| epochs[bucket].row_count - full[bucket] * epochs[bucket].step_rows();

@@ -233,8 +233,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl DividedReader ===
 
 impl DividedReader {
-    /// Returns the rows of the next block that has some after the first ones of the bucket, up to the last of `needed`; notes in
-    /// `seen` those before them. Decodes, if the bucket is read alone: run it on the CPU pool.
+    /// Returns the rows of the next block that has some of the bucket's from `skip` on, of which those up to `end` can be read;
+    /// counts those before them in `seen`. Decodes, if the bucket is read alone: run it on the CPU pool.
     pub(super) fn next_block(
         &mut self,
         Range { start: skip, end }: Range<u64>,

@@ -29,6 +29,9 @@ pub(super) fn add(prepared: &Prepared, buckets: &PreparedBuckets, explained: &mu
     explained.bytes = info.rows.saturating_mul(explained.row_bytes);
     let sequences: Vec<Sequence> = buckets.buckets.iter().map(|bucket| bucket.epoch.sequence()).collect();
     let pieces = |rank: u64| buckets.buckets.iter().zip(&sequences).map(move |parts| lanes(parts, rank));
+    let memory = |rank: u64| memory::bucketed_stream_bytes(buckets, &buckets.epoch.share(rank));
+    // Shuffled, rank 0 has the longest lanes.
+    let of_lanes_bytes = buckets.epoch.shuffle().map(|_| memory(0));
     for rank in &mut explained.ranks {
         let v1::RankInfo { rows, steps, .. } = prepared.rank_info(rank.rank);
         (rank.rows, rank.steps) = (rows, steps);
@@ -39,7 +42,7 @@ pub(super) fn add(prepared: &Prepared, buckets: &PreparedBuckets, explained: &mu
             of_lanes[place].extend(row_groups);
         }
         rank.read_bytes = of_lanes.iter().map(sum).fold(0, u64::saturating_add);
-        rank.memory_bytes = memory::bucketed_stream_bytes(buckets, &buckets.epoch.share(rank.rank));
+        rank.memory_bytes = of_lanes_bytes.unwrap_or_else(|| memory(rank.rank));
     }
     add_totals(explained);
 }
