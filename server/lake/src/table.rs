@@ -105,6 +105,18 @@ pub enum FilePath {
     Absolute(String),
 }
 
+// === impl ColumnKey ===
+
+impl ColumnKey {
+    /// Its field ID, if it is known by one.
+    pub fn id(&self) -> Option<i32> {
+        match self {
+            Self::Id(id) | Self::IdOrName { id, .. } => Some(*id),
+            Self::Name(_) | Self::Position => None,
+        }
+    }
+}
+
 // === impl StoredAs ===
 
 impl StoredAs {

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import StaticTable, Table
 
 import forebay as fb
@@ -20,7 +19,6 @@ from harness.epoch_order import Epoch, passing_rows
 from harness.iceberg import (
     catalog,
     commit,
-    data_file,
     deletion_vectors,
     expected,
     opened,
@@ -149,8 +147,6 @@ def test_deletes_do_not_apply_to_later_files(table: Table, serve: Serve):
 
 def test_deletes_that_are_not_understood_are_refused(table: Table, serve: Serve):
     files = urls(table)
-    equality = f"{table.location()}/data/equality.parquet"
-    pq.write_table(pa.table({"id": pa.array([3], pa.int64())}), path_of(equality))
     beyond = position_deletes(table, "beyond.parquet", {files[0]: [FILE_ROWS]})
     damaged = deletion_vectors(table, "damaged.puffin", {files[0]: [1, 2]})
     path = path_of(damaged[0].file_path)
@@ -159,9 +155,7 @@ def test_deletes_that_are_not_understood_are_refused(table: Table, serve: Serve)
     path.write_bytes(body)
     missing = position_deletes(table, "missing.parquet", {files[0]: [1]})
     path_of(missing.file_path).unlink()
-    of_equality = data_file(equality, DataFileContent.EQUALITY_DELETES, rows=1, equality_ids=[1])
     cases = {
-        "equality": (commit(table, [of_equality]), "UNIMPLEMENTED", ["equality deletes", "equality.parquet"]),
         "beyond": (commit(table, [beyond]), "DATA_LOSS", ["beyond.parquet", f"row {FILE_ROWS} of", "500 rows"]),
         "damaged": (commit(table, damaged, version=3), "DATA_LOSS", ["damaged.puffin", "checksum"]),
         "missing": (commit(table, [missing]), "ABORTED", ["missing.parquet", "there is no"]),

@@ -63,6 +63,23 @@ impl<'a> AvroRecord<'a> {
         self.integer(name)?.ok_or_else(|| format!("it has no \"{name}\""))
     }
 
+    /// A list of integers, empty if there is none.
+    pub(super) fn integers(&self, name: &str) -> Result<Vec<i32>, String> {
+        let wrong = || format!("field \"{name}\" is not a list of integers");
+        let items = match self.value(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(wrong()),
+        };
+        let item = |item: &Value| match present(item) {
+            Some(Value::Int(value)) => Ok(*value),
+            // Some writers have 64 bits.
+            Some(Value::Long(value)) => i32::try_from(*value).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        };
+        items.iter().map(item).collect()
+    }
+
     /// An integer that counts something.
     pub(super) fn count(&self, name: &str) -> Result<u64, String> {
         let value = self.required_integer(name)?;

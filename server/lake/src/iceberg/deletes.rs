@@ -43,34 +43,48 @@ pub(super) struct DeletableFile {
 /// Data files by path.
 pub(super) type DeletableFiles = HashMap<Path, DeletableFile>;
 
-/// Deleted rows by the path of the data file: rising, without repetition.
+/// Deleted rows by the path of the data file.
 pub(super) type DeletedRows = HashMap<Path, Vec<u64>>;
 
-/// Reads all deletes of a snapshot. `named_by` names the snapshot in errors.
+/// The deleted rows of a data file.
+pub(super) type DeletedRowsOfFile = (Path, Vec<u64>);
+
+/// Reads all deletes of a snapshot by position. `named_by` names the snapshot in errors.
 pub(super) async fn read(
     store: MetadataStore<'_>,
     named_by: &str,
     deletes: &[ManifestEntry],
     files: &DeletableFiles,
-) -> Result<DeletedRows, LakeError> {
+) -> Result<Vec<DeletedRows>, LakeError> {
     // Collected: futures of a closure over references are not `Send` for every lifetime.
     let found: Vec<_> = deletes.iter().map(|delete| read_one(store, named_by, delete, files)).collect();
     let mut found = futures::stream::iter(found).buffered(READS_AT_ONCE);
     let (mut all, mut count) = (Vec::new(), 0_usize);
     while let Some(rows) = found.try_next().await? {
-        count = rows.values().fold(count, |count, rows| count.saturating_add(rows.len()));
-        if count > DELETED_ROWS_MAX {
-            return Err(LakeError::Unsupported(format!(
-                "more than {DELETED_ROWS_MAX} rows are deleted by delete files: rewrite the data files of the table"
-            )));
-        }
+        count = checked_count(count, &rows)?;
         all.push(rows);
     }
-    blocking(move || Ok(merged(all))).await.map_err(LakeError::Corrupt)
+    Ok(all)
 }
 
-/// The deleted rows of all delete files, each once.
-fn merged(all: Vec<DeletedRows>) -> DeletedRows {
+/// The deleted rows of all delete files: rising, without repetition.
+pub(super) async fn merged(all: Vec<DeletedRows>) -> Result<DeletedRows, LakeError> {
+    all.iter().try_fold(0, checked_count)?;
+    blocking(move || Ok(each_once(all))).await.map_err(LakeError::Corrupt)
+}
+
+/// The count with that of further rows, unless it exceeds the limit.
+fn checked_count(count: usize, rows: &DeletedRows) -> Result<usize, LakeError> {
+    let count = rows.values().fold(count, |count, rows| count.saturating_add(rows.len()));
+    if count <= DELETED_ROWS_MAX {
+        return Ok(count);
+    }
+    Err(LakeError::Unsupported(format!(
+        "more than {DELETED_ROWS_MAX} rows are deleted by delete files: rewrite the data files of the table"
+    )))
+}
+
+fn each_once(all: Vec<DeletedRows>) -> DeletedRows {
     let mut merged = DeletedRows::new();
     for (path, mut rows) in all.into_iter().flatten() {
         merged.entry(path).or_default().append(&mut rows);
@@ -91,11 +105,6 @@ async fn read_one(
     match (delete.content, delete.format.as_str()) {
         (FileContent::PositionDeletes, "parquet") => position_deletes(store, named_by, delete, files).await,
         (FileContent::PositionDeletes, "puffin") => vector(store, named_by, delete, files).await,
-        (FileContent::EqualityDeletes, _) => Err(LakeError::Unsupported(format!(
-            "{named_by} has equality deletes, in \"{}\", which are not supported: compact the table (in Spark: CALL \
-             system.rewrite_data_files)",
-            delete.url
-        ))),
         (_, format) => {
             Err(LakeError::Unsupported(format!("delete file \"{}\" has the unsupported format {format}", delete.url)))
         }
@@ -230,6 +239,7 @@ mod tests {
             partition: Vec::new(),
             data_file: None,
             blob: None,
+            equality_ids: Vec::new(),
             is_encrypted: false,
         }
     }
@@ -244,7 +254,7 @@ mod tests {
         let files = deletable(data.iter().map(|(path, entry)| (path, entry)));
         let folders = TableFolders::of(Path::from("t"));
         let table = TableStore { client, url: "s3://b/".to_owned(), folders, record: |_, _, _| () };
-        read(MetadataStore::new(&table), "snapshot 7", deletes, &files).await
+        merged(read(MetadataStore::new(&table), "snapshot 7", deletes, &files).await?).await
     }
 
     #[tokio::test]
@@ -271,8 +281,6 @@ mod tests {
         assert!(beyond.contains("row 10 of \"s3://b/t/a\", which has 10 rows"), "{beyond}");
         assert!(error(position(), delete_file(&[("s3://b/t/a", -1)])).await.contains("row -1"));
         assert!(error(position(), Bytes::from_static(b"PAR1")).await.contains("delete file \"s3://b/t/d\""));
-        let equality = error(entry("s3://b/t/d", FileContent::EqualityDeletes, 9), Bytes::new()).await;
-        assert!(equality.contains("snapshot 7 has equality deletes"), "{equality}");
         let orc = ManifestEntry { format: "orc".to_owned(), ..position() };
         assert!(error(orc, Bytes::new()).await.contains("unsupported format orc"));
         let missing = entry("s3://b/t/none", FileContent::PositionDeletes, 9);

@@ -33,7 +33,7 @@ pub(super) struct ManifestEntry {
     pub format: String,
     pub bytes: u64,
     pub rows: u64,
-    /// Rises with each commit. Deletes apply to files of lower or equal numbers.
+    /// Rises with each commit. Deletes by position apply to files of lower or equal numbers, those by equality of lower ones.
     pub sequence: i64,
     pub spec_id: i32,
     /// In the order of the fields of the spec.
@@ -42,6 +42,8 @@ pub(super) struct ManifestEntry {
     pub data_file: Option<String>,
     /// The first byte of a deletion vector in the file, and its length.
     pub blob: Option<(u64, u64)>,
+    /// The columns of an equality delete file by which rows are deleted.
+    pub equality_ids: Vec<i32>,
     /// Whether reading it needs a key.
     pub is_encrypted: bool,
 }
@@ -119,6 +121,7 @@ fn entry(manifest: &ManifestText, record: AvroRecord<'_>) -> Result<ManifestEntr
         partition: PartitionValue::all(file.required_record("partition")?),
         data_file: file.text("referenced_data_file")?.map(str::to_owned),
         blob,
+        equality_ids: file.integers("equality_ids")?,
         is_encrypted: is_encrypted(file),
     })
 }

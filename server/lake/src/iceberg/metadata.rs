@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     name_mapping::NameMapping,
-    schema::SchemaText,
+    schema::{FieldText, SchemaText},
     spec::{PartitionFieldText, SpecText},
 };
 use crate::error::LakeError;
@@ -152,6 +152,14 @@ impl TableMetadata {
         found.ok_or_else(|| {
             LakeError::Corrupt(format!("\"{}\" lacks the schema of snapshot {}", self.file, snapshot.snapshot_id))
         })
+    }
+
+    /// The column of an ID in the current schema or, if it was dropped, in the last one that had it.
+    pub(super) fn field(&self, id: i32) -> Option<&FieldText> {
+        let MetadataText { schemas, schema: single, current_schema_id, .. } = &self.text;
+        let current = schemas.iter().find(|schema| Some(schema.schema_id) == *current_schema_id);
+        let known = current.into_iter().chain(schemas.iter().rev()).chain(single);
+        known.flat_map(|schema| &schema.fields).find(|field| field.id == id)
     }
 
     /// The partition spec of an ID.

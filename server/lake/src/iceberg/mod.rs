@@ -8,6 +8,8 @@ mod blocking;
 mod current;
 mod deletes;
 mod deletion_vector;
+mod equality;
+mod key_columns;
 mod manifests;
 mod metadata;
 mod metadata_store;
@@ -77,7 +79,11 @@ pub async fn read(store: TableStore, request: IcebergRequest<'_>, known: &[Table
     let partitions = IdentityPartitions::of(&table, schema, &columns, &data)?;
     let data = placed(files, data)?;
     let deletable = deletes::deletable(data.iter().map(|(path, entry)| (path, entry)));
-    let mut deleted = deletes::read(files, &named_by, &deletes, &deletable).await?;
+    let is_equality = |entry: &ManifestEntry| entry.content == FileContent::EqualityDeletes;
+    let (by_equality, by_position): (Vec<_>, Vec<_>) = deletes.into_iter().partition(is_equality);
+    let mut deleted = deletes::read(files, &named_by, &by_position, &deletable).await?;
+    deleted.push(equality::read(files, &named_by, &by_equality, &data, &table).await?);
+    let mut deleted = deletes::merged(deleted).await?;
     let mut table_files = Vec::with_capacity(data.len());
     for (path, entry) in data {
         table_files.push(TableFile {

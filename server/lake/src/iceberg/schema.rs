@@ -56,18 +56,20 @@ enum NestedText {
 impl SchemaText {
     /// The columns. Files without field IDs have the names of the mapping.
     pub(super) fn columns(&self, names: Option<&NameMapping>) -> Result<Vec<Column>, LakeError> {
-        let column = |field: &FieldText| {
-            let names = names.map(|names| names.field(field.id));
-            let (arrow, stored) = field.arrow(&field.name, names)?;
-            Ok(Column { field: arrow.with_nullable(!field.required), stored })
-        };
-        self.fields.iter().map(column).collect()
+        self.fields.iter().map(|field| field.column(names)).collect()
     }
 }
 
 // === impl FieldText ===
 
 impl FieldText {
+    /// The column of a field that is in no other one.
+    pub(super) fn column(&self, names: Option<&NameMapping>) -> Result<Column, LakeError> {
+        let names = names.map(|names| names.field(self.id));
+        let (arrow, stored) = self.arrow(&self.name, names)?;
+        Ok(Column { field: arrow.with_nullable(!self.required), stored })
+    }
+
     /// The field in Arrow and how files store it. `path` names it in errors. Nullable, as writers may declare optional
     /// what the table does not.
     fn arrow(&self, path: &str, names: Option<&NameMapping>) -> Result<(Field, StoredAs), LakeError> {

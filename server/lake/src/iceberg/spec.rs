@@ -58,11 +58,26 @@ impl PartitionFieldText {
     pub(super) fn identity(&self) -> Option<i32> {
         self.source_id.filter(|_| self.transform == "identity")
     }
+
+    /// Whether it no longer partitions.
+    pub(super) fn is_void(&self) -> bool {
+        self.transform == "void"
+    }
 }
 
 // === impl PartitionValue ===
 
 impl PartitionValue {
+    /// Whether two records have the same values. NaN is the same as itself.
+    pub(super) fn are_same(values: &[Self], others: &[Self]) -> bool {
+        let is_same = |(value, other): (&Self, &Self)| match (value, other) {
+            (Self::Float(value), Self::Float(other)) => value.to_bits() == other.to_bits(),
+            (Self::Double(value), Self::Double(other)) => value.to_bits() == other.to_bits(),
+            _ => value == other,
+        };
+        values.len() == others.len() && values.iter().zip(others).all(is_same)
+    }
+
     /// The values of a partition record.
     pub(super) fn all(record: AvroRecord<'_>) -> Vec<Self> {
         record.values().map(|value| value.map_or(Self::Null, Self::of)).collect()

@@ -114,7 +114,7 @@ def data_file(
     url: str,
     content: DataFileContent = DataFileContent.DATA,
     *,
-    rows: int = 0,
+    rows: int = 1,
     partition: Sequence[Any] = (),
     file_format: FileFormat = FileFormat.PARQUET,
     version: int = 2,
@@ -127,14 +127,14 @@ def data_file(
         file_path=url,
         file_format=file_format,
         partition=Record(*partition),
-        record_count=rows or 1,
+        record_count=rows,
         file_size_in_bytes=path_of(url).stat().st_size,
         **more,
     )
 
 
 def commit(table: Table | StaticTable, files: Sequence[DataFile], *, version: int = 2, spec: int | None = None) -> Path:
-    """A metadata file of `table` with a snapshot that adds `files`, all data or all deletes. Not in the catalog."""
+    """A metadata file of `table` with a snapshot that adds `files`. Not in the catalog."""
     metadata = table.metadata
     current = metadata.current_snapshot()
     manifests = current.manifests(table.io) if current else []
@@ -143,17 +143,19 @@ def commit(table: Table | StaticTable, files: Sequence[DataFile], *, version: in
     number = len(list(path_of(folder).iterdir()))
     snapshot = (current.snapshot_id if current else 0) + number
     schema, specs = table.schema(), metadata.specs()
-    output = table.io.new_output(f"{folder}/{snapshot}-m.avro")
-    writer = FileWriter(
-        specs[metadata.default_spec_id if spec is None else spec], schema, output, snapshot, UNCOMPRESSED
-    )
-    is_data = files[0].content == DataFileContent.DATA
-    writer.content_of_files = ManifestContent.DATA if is_data else ManifestContent.DELETES
-    writer.format_version = version
-    with writer:
-        for file in files:
-            writer.add(ManifestEntry.from_args(version, snapshot_id=snapshot, data_file=file))
-    manifests = [*manifests, writer.to_manifest_file()]
+    for content in (ManifestContent.DATA, ManifestContent.DELETES):
+        is_data = content == ManifestContent.DATA
+        of_content = [file for file in files if (file.content == DataFileContent.DATA) == is_data]
+        if not of_content:
+            continue
+        output = table.io.new_output(f"{folder}/{snapshot}-m{content}.avro")
+        of_spec = specs[metadata.default_spec_id if spec is None else spec]
+        writer = FileWriter(of_spec, schema, output, snapshot, UNCOMPRESSED)
+        writer.content_of_files, writer.format_version = content, version
+        with writer:
+            for file in of_content:
+                writer.add(ManifestEntry.from_args(version, snapshot_id=snapshot, data_file=file))
+        manifests = [*manifests, writer.to_manifest_file()]
     listed = table.io.new_output(f"{folder}/snap-{snapshot}.avro")
     parent = current.snapshot_id if current else None
     with write_manifest_list(2, listed, snapshot, parent, sequence, UNCOMPRESSED) as manifest_list:
@@ -224,3 +226,32 @@ def deletion_vectors(table: Table | StaticTable, name: str, rows: Mapping[str, S
         )
         for blob in blobs
     ]
+
+
+def with_ids(rows: pa.Table, table: Table | StaticTable) -> pa.Table:
+    """Rows whose columns have the field IDs of a table's columns, as data files have."""
+    known = {field.name: field.field_id for field in table.schema().fields}
+    fields = [field.with_metadata({"PARQUET:field_id": str(known[field.name])}) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def written(
+    table: Table | StaticTable, name: str, rows: pa.Table, partition: Sequence[Any] = (), **more: Any
+) -> DataFile:
+    """A data file of rows, which is not yet in the table."""
+    url = f"{table.metadata.location}/data/{name}"
+    path_of(url).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(with_ids(rows, table), path_of(url), **more)
+    return data_file(url, rows=rows.num_rows, partition=partition)
+
+
+def equality_deletes(
+    table: Table | StaticTable, name: str, values: pa.Table, partition: Sequence[Any] = (), **more: Any
+) -> DataFile:
+    """A delete file of the rows that equal one of these in all of its columns."""
+    url = f"{table.metadata.location}/data/{name}"
+    of_table = with_ids(values, table)
+    pq.write_table(of_table, path_of(url))
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in of_table.schema]
+    more = {"equality_ids": ids, "rows": values.num_rows, **more}
+    return data_file(url, DataFileContent.EQUALITY_DELETES, partition=partition, **more)
