@@ -313,7 +313,7 @@ impl Dataset {
             Ok(table) => Arc::new(table),
             Err(index) => return Ok(known(&current[index])),
         };
-        listing::of_table(&self.name, location, lake, table).await.map(TableFiles::Listed)
+        listing::of_table(&self.name, location, table).await.map(TableFiles::Listed)
     }
 
     /// The files of the result of a view for the current files of its datasets.

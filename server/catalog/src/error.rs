@@ -77,6 +77,14 @@ pub enum CatalogError {
         /// Why.
         reason: Box<str>,
     },
+    /// A catalog does not say where a table is, or places it where it must not be.
+    #[error("dataset \"{dataset}\": {source}")]
+    Lookup {
+        /// The dataset.
+        dataset: String,
+        /// The error of the catalog.
+        source: StoreError,
+    },
     /// The log of a lake table does not describe the version.
     #[error("dataset \"{dataset}\": {source}")]
     Table {

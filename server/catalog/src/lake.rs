@@ -44,6 +44,8 @@ pub(super) struct TableVersion {
     pub schema: PinnedSchema,
     /// The columns that have one value in each file.
     pub partition_fields: Vec<Field>,
+    /// The folder of the table, and further ones that its files are in.
+    pub folders: TableFolders,
     columns: Vec<Column>,
     /// In the order of the dataset's files.
     files: Vec<TableFile>,
@@ -53,25 +55,20 @@ pub(super) struct TableVersion {
 
 impl TableVersion {
     /// A version, for whose format errors have a noun.
-    pub(super) fn new(noun: &str, table: LakeTable, state: TableState) -> Self {
-        let digest = digest(&table);
+    pub(super) fn new(noun: &str, table: LakeTable, state: TableState, folders: TableFolders) -> Self {
         let LakeTable { version, columns, partition_columns, files } = table;
+        let digest = digest(&version, &columns, &files);
         let fields: Vec<Field> = columns.iter().map(|column| column.field.clone()).collect();
         let of_name = |name: &String| fields.iter().find(|field| field.name() == name).cloned();
         let partition_fields = partition_columns.iter().filter_map(of_name).collect();
         let title = format!("{noun} {version}");
         let schema = PinnedSchema::of_table(&title, Arc::new(Schema::new(fields)));
-        Self { version, title, state, digest, schema, partition_fields, columns, files }
+        Self { version, title, state, digest, schema, partition_fields, folders, columns, files }
     }
 
     /// The files in the store, in the order of the table.
-    pub(super) async fn objects(
-        &self,
-        dataset: &str,
-        store: &Store,
-        folders: &TableFolders,
-    ) -> Result<Vec<ObjectMeta>, CatalogError> {
-        let folders = &store.with_real_folders(folders.clone()).await;
+    pub(super) async fn objects(&self, dataset: &str, store: &Store) -> Result<Vec<ObjectMeta>, CatalogError> {
+        let folders = &store.with_real_folders(self.folders.clone()).await;
         // Indices: futures of a closure over references are not `Send` for every lifetime.
         let heads = (0..self.files.len()).map(|index| self.object(dataset, store, folders, &self.files[index]));
         futures::stream::iter(heads).buffered(HEADS_AT_ONCE).try_collect().await
@@ -174,13 +171,13 @@ impl TableVersion {
     }
 }
 
-/// Digest of everything in a version that decides which rows it has, and where they are.
-fn digest(table: &LakeTable) -> String {
-    let mut manifest = format!("forebay table 1\n{}\n", table.version).into_bytes();
-    for Column { field, stored } in &table.columns {
+/// Digest of everything in a version that decides which rows its files have, and where they are.
+fn digest(version: &str, columns: &[Column], files: &[TableFile]) -> String {
+    let mut manifest = format!("forebay table 1\n{version}\n").into_bytes();
+    for Column { field, stored } in columns {
         manifest.extend(format!("{}\n{}\n{stored:?}\n", field.name(), field.data_type()).bytes());
     }
-    for file in &table.files {
+    for file in files {
         let (FilePath::Relative(path) | FilePath::Absolute(path)) = &file.path;
         manifest.extend(format!("{path}\n{}\n{:?}\n", file.bytes, file.partition_values).bytes());
         if !file.if_missing.is_empty() {

@@ -14,7 +14,6 @@ use super::{
     folder_files::FolderFiles,
     found_files::{Listing, relative},
     lake::TableVersion,
-    lake_spec::LakeSpec,
     location::{FileSpec, GLOB_OPTIONS, LocalFileSpec, Location, Selection},
     manifest::{self, MANIFEST, NamedFiles, RUN_PREFIX},
     store::{Store, StoreError, StoreErrorKind},
@@ -125,18 +124,18 @@ async fn listed(dataset: &str, store: &Store, list: &FileList) -> Result<Listing
 pub(super) async fn of_table(
     dataset: &str,
     location: &Location,
-    lake: &LakeSpec,
     table: Arc<TableVersion>,
 ) -> Result<Listing, CatalogError> {
-    let objects = table.objects(dataset, location.store(), &lake.folders).await?;
+    let objects = table.objects(dataset, location.store()).await?;
     if objects.is_empty() {
-        let (root, version) = (location.store().display(&lake.folders.root), &table.title);
+        let (root, version) = (location.store().display(&table.folders.root), &table.title);
         return Err(empty(dataset, format!("{version} of the table \"{root}\" has no files")));
     }
     if let Some(object) = objects.iter().find(|object| is_unpinnable(object)) {
         return Err(unpinnable(dataset, location, object));
     }
-    Ok(Listing { table: Some(table), ..Listing::new(lake.folders.root.clone(), objects) })
+    let root = table.folders.root.clone();
+    Ok(Listing { table: Some(table), ..Listing::new(root, objects) })
 }
 
 /// Walks a local path; for a folder, also returns what decides which of the files found are of the dataset.

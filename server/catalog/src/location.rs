@@ -5,15 +5,18 @@ use std::{
     sync::Arc,
 };
 
+use forebay_lake::TableFolders;
 use glob::{MatchOptions, Pattern};
 use object_store::path::Path;
 use url::Url;
 
 use super::{
     file_list::{FileList, StoreOfList, WITH_CREDENTIALS, file_url},
-    lake_spec::LakeSpec,
+    lake_catalog::{self, CatalogAddress},
+    lake_spec::{LakeSpec, TableFormat},
     leaves::Int96Unit,
     pinned_schema::PinnedSchema,
+    redact,
     store::Store,
     stores::{self, ALLOWED, Stores},
     table_url::{self, TableUrl},
@@ -120,6 +123,7 @@ impl Location {
             Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => {
                 format!("{}{}", parsed.origin().ascii_serialization(), parsed.path())
             }
+            _ if url.split_once('+').is_some_and(|(_, table)| lake_catalog::is_address(table)) => redact::one_line(url),
             _ => url.to_owned(),
         };
         let location = parsed.map_err(|reason| LocationError { name: name.to_owned(), url: shown(), reason })?;
@@ -246,6 +250,9 @@ fn files(url: &str, stores: &mut Stores) -> Result<Location, String> {
 /// Parses the folder of a table or, for an Iceberg table, a metadata file.
 fn lake(TableUrl { url, format, roots }: TableUrl<'_>, stores: &mut Stores) -> Result<Location, String> {
     format.check_built()?;
+    if let Some(address) = CatalogAddress::parse(format.kind(), url) {
+        return of_catalog(address?, format, &roots, stores);
+    }
     let Location { store, spec, .. } = files(url, stores)?;
     let path = match folder_of(spec)? {
         Ok(path) => path,
@@ -255,19 +262,52 @@ fn lake(TableUrl { url, format, roots }: TableUrl<'_>, stores: &mut Stores) -> R
     };
     let mut further = Vec::with_capacity(roots.len());
     for root in roots {
-        let location = files(root, stores).map_err(|reason| format!("@root={root}: {reason}"))?;
-        match folder_of(location.spec)? {
-            Ok(folder) if location.store.url() == store.url() => further.push(folder),
-            Ok(_) => {
-                return Err(format!(
-                    "@root={root} is not in the store of the table, {}: copy its files there",
-                    store.url()
-                ));
-            }
-            Err(_) => return Err(format!("@root={root} must be a folder without wildcards")),
+        let (of_root, folder) = root_folder(root, stores)?;
+        if of_root.url() != store.url() {
+            return Err(format!(
+                "@root={root} is not in the store of the table, {}: copy its files there",
+                store.url()
+            ));
         }
+        further.push(folder);
     }
     Ok(Location::of(store, FileSpec::Lake(LakeSpec::new(path, format, further))))
+}
+
+/// A table of a catalog, in folders that the operator names: else a writer that may change the table's place could have any file
+/// of the server's machine and credentials served.
+fn of_catalog(
+    address: CatalogAddress,
+    format: TableFormat,
+    roots: &[&str],
+    stores: &mut Stores,
+) -> Result<Location, String> {
+    let mut folders = Vec::with_capacity(roots.len());
+    for root in roots {
+        folders.push((root_folder(root, stores)?, *root));
+    }
+    let Some(((store, root), _)) = folders.pop() else {
+        return Err(
+            "name the folder in which the catalog may place the table, such as that of the warehouse, after it: \
+                    @root=s3://bucket/warehouse"
+                .to_owned(),
+        );
+    };
+    if let Some((_, other)) = folders.iter().find(|((other, _), _)| other.url() != store.url()) {
+        return Err(format!("@root={other} is not in the store of the other @root, {}", store.url()));
+    }
+    let further = folders.into_iter().map(|((_, folder), _)| folder).collect();
+    let spec = LakeSpec::of_catalog(stores.table(address)?, TableFolders { root, further }, format);
+    Ok(Location::of(store, FileSpec::Lake(spec)))
+}
+
+/// The store and the path of a folder after `@root=`.
+fn root_folder(root: &str, stores: &mut Stores) -> Result<(Store, Path), String> {
+    let location = files(root, stores).map_err(|reason| format!("@root={root}: {reason}"))?;
+    match folder_of(location.spec)? {
+        Ok(folder) => Ok((location.store, folder)),
+        Err(_) => Err(format!("@root={root} must be a folder without wildcards")),
+    }
 }
 
 /// The path of a folder, or the specification that is not one.

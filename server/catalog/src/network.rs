@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
+use http_body_util::BodyExt;
 use object_store::{
     ClientConfigKey, ClientOptions, Error, Result,
-    client::{HttpClient, HttpConnector},
+    client::{HttpClient, HttpConnector, HttpError, HttpResponseBody},
 };
 use reqwest::{
     Certificate, Client, ClientBuilder, NoProxy, Proxy,
@@ -107,6 +108,23 @@ pub(super) fn client(
     }
     // Compression hides the size of a file.
     adapt(builder.no_gzip().no_brotli().no_zstd().no_deflate()).build().map_err(invalid)
+}
+
+/// The bytes of a whole body; `None` if they are more than `bytes_max`.
+pub(super) async fn whole_body(
+    mut body: HttpResponseBody,
+    bytes_max: usize,
+) -> std::result::Result<Option<Vec<u8>>, HttpError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            if bytes.len() + data.len() > bytes_max {
+                return Ok(None);
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(Some(bytes))
 }
 
 /// Follows a redirect to the same scheme, host and port.

@@ -55,7 +55,8 @@ pub(super) fn sentence(error: &object_store::Error) -> String {
     one_line(message.split('<').next().unwrap_or_default())
 }
 
-fn one_line(text: &str) -> String {
+/// A text in one line, without secrets.
+pub(super) fn one_line(text: &str) -> String {
     let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
     words.filter(|word| !word.is_empty()).map(without_secrets).collect::<Vec<_>>().join(" ")
 }

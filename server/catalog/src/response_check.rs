@@ -9,7 +9,10 @@ use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 
-use super::redact::{element, is_about_credentials};
+use super::{
+    network,
+    redact::{element, is_about_credentials},
+};
 
 /// The largest listing page: 5,000 names (Azure's maximum) of 1 KiB, escaped, with their attributes.
 const LISTING_BYTES_MAX: usize = 64 << 20;
@@ -183,16 +186,9 @@ fn counted(error: HttpError) -> HttpError {
 }
 
 async fn whole_listing(response: HttpResponse) -> Result<HttpResponse, HttpError> {
-    let (parts, mut body) = response.into_parts();
-    let mut page = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(ResponseError::Interrupted)?.into_data() {
-            if page.len() + data.len() > LISTING_BYTES_MAX {
-                return Err(ResponseError::LargeListing.into());
-            }
-            page.extend_from_slice(&data);
-        }
-    }
+    let (parts, body) = response.into_parts();
+    let page = network::whole_body(body, LISTING_BYTES_MAX).await.map_err(ResponseError::Interrupted)?;
+    let page = page.ok_or(ResponseError::LargeListing)?;
     check_listing(&String::from_utf8_lossy(&page))?;
     Ok(HttpResponse::from_parts(parts, page.into()))
 }

@@ -147,11 +147,15 @@ impl Store {
 
     /// The current metadata of a file in these folders.
     pub(super) async fn head_in(&self, folders: &TableFolders, path: &Path) -> Result<ObjectMeta, StoreError> {
-        if let Some(disk) = &self.disk {
-            let checked = ConfinedDisk::new(Arc::clone(disk), folders).check(path).await;
-            checked.map_err(|source| self.error(path, &source))?;
-        }
+        self.check_in(folders, path).await?;
         self.head(path).await
+    }
+
+    /// Refuses a path on a disk that a link leads out of these folders.
+    pub(super) async fn check_in(&self, folders: &TableFolders, path: &Path) -> Result<(), StoreError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let checked = ConfinedDisk::new(Arc::clone(disk), folders).check(path).await;
+        checked.map_err(|source| self.error(path, &source))
     }
 
     /// Reads bytes of a file. Fails if it is not the pinned one.
@@ -336,6 +340,11 @@ impl StoreError {
         Self { kind: StoreErrorKind::Missing, reason }
     }
 
+    /// Access that is refused until the operator changes something.
+    pub(super) fn denied(reason: String) -> Self {
+        Self { kind: StoreErrorKind::Denied, reason }
+    }
+
     /// More files than a dataset may have.
     pub(super) fn too_many(root: &str, files_max: usize) -> Self {
         let reason = format!(
@@ -348,6 +357,11 @@ impl StoreError {
     /// Whether the store or its credentials must be fixed: a retry does not help.
     pub fn is_denied(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Denied | StoreErrorKind::Outside)
+    }
+
+    /// Whether there is no such thing.
+    pub fn is_missing(&self) -> bool {
+        self.kind == StoreErrorKind::Missing
     }
 
     /// Whether a known file was removed or replaced.

@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, env, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use forebay_runtime::metrics;
 use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, Result, RetryConfig,
+    ClientConfigKey, ClientOptions, ObjectStore, Result, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
-    client::{HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService},
+    client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
     http::HttpBuilder,
     limit::LimitStore,
@@ -18,29 +18,17 @@ use object_store::{
 
 use super::{
     hub::{self, HubStore},
+    lake_catalog::{CatalogAddress, CatalogTable, LakeCatalogs},
     network::SameOriginConnector,
     response_check::{self, RequestKind},
+    retries,
     store::{Settings, Store},
 };
-
-/// Time after which a failed request is not retried again. With the longest pause (5 s) and the 30 s limit of one
-/// attempt, a request to an unresponsive store fails after 65 s, and to one that refuses connections after 35 s.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Shortest and longest pause between retries: each is drawn between the shortest and four times the previous one.
-/// About 13 of them fill the timeout; the most in 50,000 simulations was 38.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-const PAUSE_GROWTH: f64 = 4.0;
-const RETRIES_MAX: usize = 60;
 
 /// The default of concurrent requests to a store.
 const REQUESTS_MAX: usize = 256;
 
 const OK: u16 = 200;
-
-/// The statuses that are retried in addition to those of 500 and more.
-const REQUEST_TIMEOUT: u16 = 408;
-const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Remote stores, one client per bucket.
 #[derive(Debug)]
@@ -49,6 +37,7 @@ pub struct Stores {
     requests_max: usize,
     retry_timeout: Duration,
     custom: Option<CustomConnector>,
+    lake_catalogs: LakeCatalogs,
 }
 
 /// A replacement for the network, for requests to buckets.
@@ -67,12 +56,18 @@ impl Default for Stores {
 impl Stores {
     /// No stores yet; each will get at most `requests_max` concurrent requests.
     pub fn new(requests_max: usize) -> Self {
-        Self::with_retries_of(requests_max, RETRY_TIMEOUT)
+        Self::with_retries_of(requests_max, retries::TIMEOUT)
     }
 
     /// The same, with another time after which a failed request is not retried again.
     pub(super) fn with_retries_of(requests_max: usize, retry_timeout: Duration) -> Self {
-        Self { by_url: BTreeMap::new(), requests_max, retry_timeout, custom: None }
+        Self {
+            by_url: BTreeMap::new(),
+            requests_max,
+            retry_timeout,
+            custom: None,
+            lake_catalogs: LakeCatalogs::default(),
+        }
     }
 
     /// Public S3 buckets over a custom connector and retry configuration, independent of the environment. For
@@ -92,6 +87,11 @@ impl Stores {
         }
     }
 
+    /// The table of an address in a catalog.
+    pub(super) fn table(&mut self, address: CatalogAddress) -> Result<CatalogTable, String> {
+        self.lake_catalogs.table(address, &retries::config(self.retry_timeout))
+    }
+
     /// The store of a scheme and an authority, the part of a URL before the first slash.
     pub(super) fn of(&mut self, scheme: &str, authority: &str) -> Result<Store, String> {
         let scheme = if scheme == "s3a" { "s3" } else { scheme };
@@ -99,7 +99,7 @@ impl Stores {
         if let Some(known) = self.by_url.get(&url) {
             return Ok(known.clone());
         }
-        let retry = retry(self.retry_timeout);
+        let retry = retries::config(self.retry_timeout);
         let (client, settings) = match scheme {
             "s3" => match &self.custom {
                 Some(custom) => (carried(authority, custom), Settings::default()),
@@ -149,11 +149,6 @@ const SETTINGS_AZURE: Settings = Settings {
 };
 
 const SETTINGS_HUB: Settings = Settings { credentials: hub::VARIABLES, endpoint: hub::ENDPOINT_VARIABLE };
-
-fn retry(retry_timeout: Duration) -> RetryConfig {
-    let backoff = BackoffConfig { init_backoff: PAUSES.0, max_backoff: PAUSES.1, base: PAUSE_GROWTH };
-    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout }
-}
 
 /// Whether to allow an unencrypted endpoint: an explicit `http://` does, unless the switch is set to anything.
 fn allows_http(endpoint: Option<String>, switch: &str) -> bool {
@@ -205,21 +200,10 @@ impl HttpService for CheckedClient {
             Ok(response) => response_check::checked(kind, response).await,
             Err(error) => Err(error),
         };
-        if is_retried(&result) {
+        if retries::is_retried(&result) {
             metrics::storage_retry();
         }
         result
-    }
-}
-
-/// Whether `object_store` retries after this result.
-fn is_retried(result: &Result<HttpResponse, HttpError>) -> bool {
-    match result {
-        Ok(response) => {
-            response.status().is_server_error()
-                || matches!(response.status().as_u16(), REQUEST_TIMEOUT | TOO_MANY_REQUESTS)
-        }
-        Err(error) => !matches!(error.kind(), HttpErrorKind::Decode | HttpErrorKind::Unknown),
     }
 }
 

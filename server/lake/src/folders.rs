@@ -26,10 +26,15 @@ impl TableFolders {
         below(&self.root, path)
     }
 
+    /// Whether a path is in one of the folders.
+    pub fn contain(&self, path: &Path) -> bool {
+        [&self.root].into_iter().chain(&self.further).any(|folder| below(folder, path).is_some())
+    }
+
     /// Refuses a path that is in none of the folders. `file` and `shown` are for the message: the file as the log names
     /// it, and paths as users know them.
     pub fn check(&self, path: &Path, file: &str, shown: impl Fn(&Path) -> String) -> Result<(), LakeError> {
-        if [&self.root].into_iter().chain(&self.further).any(|folder| below(folder, path).is_some()) {
+        if self.contain(path) {
             return Ok(());
         }
         Err(LakeError::Unsupported(format!(

@@ -23,5 +23,5 @@ pub use absent::iceberg;
 pub use error::LakeError;
 pub use folders::TableFolders;
 pub use request::IcebergRequest;
-pub use store::{RecordRequest, TableStore, path_in_store};
+pub use store::{RecordRequest, TableStore, UrlError, literal_path, path_in_store};
 pub use table::{Column, ColumnKey, FilePath, LakeTable, LogValue, StoredAs, TableFile, TableLog, TableState};

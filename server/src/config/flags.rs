@@ -44,7 +44,9 @@ pub struct Flags {
     /// (delta+s3://bucket/table), followed by @version=N to read version N instead of the newest; after iceberg+, the
     /// folder or a metadata file of an Iceberg table (iceberg+s3://bucket/table), followed by @snapshot=ID to read that
     /// snapshot instead of the current one. Files of a table are read only from its folder and from those that @root=URL,
-    /// once or more often after the URL, names in the same store. Credentials, region and endpoint of a store are read from the server's
+    /// once or more often after the URL, names in the same store. A table may be looked up in a catalog instead:
+    /// iceberg+rest://HOST/NAMESPACE.TABLE (with ?warehouse=NAME), iceberg+glue:// or delta+glue://DATABASE/TABLE,
+    /// delta+unity://HOST/CATALOG.SCHEMA.TABLE; @root=URL then names the folder in which the catalog may place it. Credentials, region and endpoint of a store are read from the server's
     /// environment under their usual names, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. May be repeated; in the
     /// environment, one per line.
     #[expect(clippy::doc_markdown, reason = "the text of --help")]

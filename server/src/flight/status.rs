@@ -277,7 +277,8 @@ fn catalog_reason(error: &CatalogError) -> Reason {
         CatalogError::Table { source, .. } => table_reason(source),
         CatalogError::TooManyFiles { .. } => Reason::Limit,
         CatalogError::Unsent { .. } => Reason::InvalidRequest,
-        CatalogError::Storage { source, .. } => store_reason(source),
+        CatalogError::Lookup { source, .. } if source.is_missing() => Reason::EmptyDataset,
+        CatalogError::Lookup { source, .. } | CatalogError::Storage { source, .. } => store_reason(source),
         CatalogError::View { source, .. } => view_reason(source),
         CatalogError::Cpu(cpu) => cpu_reason(cpu),
     }

@@ -81,6 +81,7 @@ fn of_catalog(error: &CatalogError) -> Disclosure {
         CatalogError::Cpu(error) => of_cpu(error),
         CatalogError::Unknown { .. }
         | CatalogError::Empty { .. }
+        | CatalogError::Lookup { .. }
         | CatalogError::Table { .. }
         | CatalogError::Gone { .. }
         | CatalogError::Corrupt { .. }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use http_body_util::BodyExt;
 use object_store::client::{
     HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
@@ -24,7 +23,7 @@ use super::{
     addresses::{NearAddress, Reach},
     answers::quoted,
 };
-use crate::network::NOT_FOLLOWED;
+use crate::network::{self, NOT_FOLLOWED};
 
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 5;
@@ -100,16 +99,8 @@ impl HubService {
         if !response.status().is_success() {
             return Ok(explained(response));
         }
-        let (mut parts, mut body) = response.into_parts();
-        let mut text = Vec::new();
-        while let Some(frame) = body.frame().await {
-            if let Ok(data) = frame?.into_data() {
-                if text.len() + data.len() > PAGE_BYTES_MAX {
-                    return Err(HubError::LargePage.into());
-                }
-                text.extend_from_slice(&data);
-            }
-        }
+        let (mut parts, body) = response.into_parts();
+        let text = network::whole_body(body, PAGE_BYTES_MAX).await?.ok_or(HubError::LargePage)?;
         *page.next.lock().unwrap_or_else(PoisonError::into_inner) = next_page(&parts.headers);
         parts.headers.remove(ETAG);
         parts.headers.remove(LAST_MODIFIED);
@@ -307,7 +298,6 @@ mod tests {
     use reqwest::redirect::Policy;
 
     use super::*;
-    use crate::network;
 
     #[tokio::test]
     async fn names_of_near_addresses_are_refused_at_once() {

@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use crate::{
     error::LakeError,
     folders::TableFolders,
-    store::{RecordRequest, TableStore},
+    store::{RecordRequest, TableStore, UrlError, literal_path},
     table::FilePath,
 };
 
@@ -48,15 +48,15 @@ impl<'a> MetadataStore<'a> {
     /// The path of a URL in the table's metadata, which may be that of a file that is not read. Such URLs are literal: `%`
     /// has no special meaning.
     pub(super) fn name_of(&self, url: &str) -> Result<Path, LakeError> {
-        let key = if self.prefix == "/" { local_key(url) } else { remote_key(self.prefix, url) };
-        let key = key.ok_or_else(|| {
-            let store = if self.prefix == "/" { "the disk of this machine" } else { self.prefix };
-            LakeError::Unsupported(format!(
-                "\"{url}\" is not in the store of the table, {store}: copy all of the table to one store"
-            ))
-        })?;
-        let path = Path::parse(key);
-        path.map_err(|source| LakeError::Unsupported(format!("\"{url}\" is not a valid path: {source}")))
+        literal_path(self.prefix, url).map_err(|wrong| match wrong {
+            UrlError::OtherStore => {
+                let store = if self.prefix == "/" { "the disk of this machine" } else { self.prefix };
+                LakeError::Unsupported(format!(
+                    "\"{url}\" is not in the store of the table, {store}: copy all of the table to one store"
+                ))
+            }
+            UrlError::NoPath(source) => LakeError::Unsupported(format!("\"{url}\" is not a valid path: {source}")),
+        })
     }
 
     /// Where a data file is, relative to the folder of the table if it is in it.
@@ -136,68 +136,9 @@ fn present<T>(path: &Path, response: Result<T, StoreFailure>) -> Result<Option<T
     }
 }
 
-/// The key of a path or a `file:` URL. Repeated slashes are one.
-fn local_key(url: &str) -> Option<String> {
-    let path = match url.strip_prefix("file:") {
-        Some(rest) => match rest.strip_prefix("//") {
-            Some(after) => after.strip_prefix("localhost").unwrap_or(after),
-            None => rest,
-        },
-        None => url,
-    };
-    let parts = path.strip_prefix('/')?.split('/').filter(|part| !part.is_empty());
-    Some(parts.collect::<Vec<_>>().join("/"))
-}
-
-/// The key of a URL in the store of a prefix, such as `s3://bucket/`.
-fn remote_key(prefix: &str, url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let (authority, key) = rest.split_once('/')?;
-    let (own_scheme, own) = prefix.split_once("://")?;
-    let own = own.trim_end_matches('/');
-    // `az://container` and `abfss://container@account.host` may be the same.
-    let container = |authority: &str| authority.split('@').next().unwrap_or_default().to_owned();
-    let is_same = authority == own
-        || canonical(scheme) == "az"
-            && (!authority.contains('@') || !own.contains('@'))
-            && container(authority) == container(own);
-    (canonical(scheme) == canonical(own_scheme) && is_same).then(|| key.to_owned())
-}
-
-/// One name for the schemes of one kind of store.
-fn canonical(scheme: &str) -> &str {
-    match scheme {
-        "s3a" | "s3n" => "s3",
-        "abfs" | "abfss" => "az",
-        "gcs" => "gs",
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_in_metadata_are_literal_keys_of_the_store() {
-        for (prefix, url, want) in [
-            ("/", "/a/b%20c", Some("a/b%20c")),
-            ("/", "file:///a//b", Some("a/b")),
-            ("/", "file:/a/b", Some("a/b")),
-            ("/", "file://localhost/a", Some("a")),
-            ("/", "s3://b/a", None),
-            ("/", "a/b", None),
-            ("s3://b/", "s3a://b/x/k=v%2F", Some("x/k=v%2F")),
-            ("s3://b/", "s3://c/x", None),
-            ("s3://b/", "/b/x", None),
-            ("gs://b/", "s3://b/x", None),
-            ("az://c/", "abfss://c@account.dfs.core.windows.net/x", Some("x")),
-            ("abfss://c@one/", "abfss://c@two/x", None),
-        ] {
-            let key = if prefix == "/" { local_key(url) } else { remote_key(prefix, url) };
-            assert_eq!(key.as_deref(), want, "{prefix} {url}");
-        }
-    }
 
     #[test]
     fn data_files_are_relative_to_the_table() {

@@ -30,6 +30,13 @@ const NAME_BYTES_MAX: usize = 128;
 /// What stands before the path in a URL.
 const SCHEME_END: &str = "://";
 
+/// The formats of tables, before their URLs, and what follows these.
+const TABLES: [&str; 2] = ["delta+", "iceberg+"];
+const MARKS: [&str; 3] = ["@version=", "@snapshot=", "@root="];
+
+/// The schemes of catalogs of tables, whose URLs end with the name of a table.
+const CATALOGS: [&str; 5] = ["+rest://", "+rest+http://", "+unity://", "+unity+http://", "+glue://"];
+
 /// A dataset to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedDataset {
@@ -75,13 +82,24 @@ pub(super) async fn find(folder: &Path, server: Command) -> Result<Vec<ServedDat
     Ok(divided(datasets, server).await.unwrap_or(kept))
 }
 
-/// The name of the dataset of a URL: its last part, or that of a repository without its revision.
+/// The name of the dataset of a URL: its last part, or that of a repository without its revision, or of the table.
 fn name_of(url: &str) -> &str {
+    let is_table = TABLES.iter().any(|format| url.starts_with(format));
+    let url = if is_table { without_marks(url) } else { url };
+    if is_table && CATALOGS.iter().any(|catalog| url.contains(catalog)) {
+        let address = url.split_once('?').map_or(url, |(address, _)| address).trim_end_matches('/');
+        return address.rsplit(['/', '.']).next().unwrap_or(address);
+    }
     let path = url.split_once(SCHEME_END).map_or(url, |(_, path)| path).trim_end_matches('/');
     let last = path.rsplit('/').find(|part| !part.contains(['*', '?', '['])).unwrap_or(path);
     let name = last.split_once('@').map_or(last, |(name, _)| name);
     let ending = name.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(ending));
     ending.map_or(name, |(stem, _)| stem)
+}
+
+/// The URL of a table without what follows it.
+fn without_marks(url: &str) -> &str {
+    MARKS.iter().filter_map(|mark| url.find(mark)).min().map_or(url, |end| &url[..end])
 }
 
 /// Datasets with each split in place of those that have some; else what the server said.
@@ -303,6 +321,11 @@ mod tests {
         for (url, name) in [
             ("hf://datasets/o/reviews", "reviews"),
             ("hf://datasets/o/reviews@v1.0/", "reviews"),
+            ("delta+s3://b/clicks@version=3@root=s3://b/old", "clicks"),
+            ("iceberg+rest://h:1/api/db.clicks?warehouse=w@snapshot=1@root=s3://b/w", "clicks"),
+            ("iceberg+rest://h/db/clicks@root=/w", "clicks"),
+            ("delta+unity+http://h/a.b.clicks@root=s3://b/w", "clicks"),
+            ("iceberg+glue://db/clicks@root=s3://b/w", "clicks"),
             ("hf://datasets/o/reviews/data/train-*.parquet", "data"),
             ("s3://bucket/flights/", "flights"),
             ("s3://bucket", "bucket"),
