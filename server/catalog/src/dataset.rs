@@ -63,14 +63,6 @@ struct SqlView {
     views: Arc<Views>,
 }
 
-/// The files of a lake table.
-enum TableFiles {
-    /// Those of a snapshot that is still current.
-    Known(Arc<Snapshot>),
-    /// Those to open.
-    Listed(Listing),
-}
-
 /// What to do with a view that has no result for the current files of its datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IfMissing {
@@ -121,9 +113,9 @@ impl Dataset {
         matches!(self.source, FileSource::View(_))
     }
 
-    /// Whether a filter on partition columns decides which files are opened: not of views and lake tables.
+    /// Whether a filter on partition columns decides which files are opened: not of views.
     pub fn is_narrowable(&self) -> bool {
-        matches!(&self.source, FileSource::Files(location) if location.lake().is_none())
+        matches!(self.source, FileSource::Files(_))
     }
 
     /// Whether another dataset has the same files or, for a view, the same SQL over the same datasets.
@@ -178,11 +170,18 @@ impl Dataset {
         view.views.check(&job).await.map_err(|error| self.view_error(error))
     }
 
-    /// The current files before any footer is read; `None` for views and lake tables, which only their snapshots describe.
+    /// The current files before any footer is read; `None` for views, which only their snapshots describe.
     pub async fn files(&self) -> Result<Option<Arc<ListedFiles>>, CatalogError> {
         match &self.source {
-            FileSource::Files(location) if location.lake().is_none() => self.list(location).await.map(Some),
-            FileSource::Files(_) | FileSource::View(_) => Ok(None),
+            FileSource::Files(location) => self.listed_files(location).await.map(Some),
+            FileSource::View(_) => Ok(None),
+        }
+    }
+
+    async fn listed_files(&self, location: &Location) -> Result<Arc<ListedFiles>, CatalogError> {
+        match location.lake() {
+            Some(lake) => self.list_table(location, lake).await,
+            None => self.list(location).await,
         }
     }
 
@@ -280,40 +279,44 @@ impl Dataset {
 
     async fn refresh(&self, missing: IfMissing) -> Result<Arc<Snapshot>, CatalogError> {
         let files = match &self.source {
-            FileSource::Files(location) => match location.lake() {
-                Some(lake) => match self.of_table(location, lake).await? {
-                    TableFiles::Known(known) => return Ok(known),
-                    TableFiles::Listed(listing) => self.partitioned(location, listing).await?,
-                },
-                None => self.list(location).await?,
-            },
+            FileSource::Files(location) => self.listed_files(location).await?,
             FileSource::View(view) => Box::pin(self.result(view, missing)).await?,
         };
         self.has_answered.store(true, Ordering::Relaxed);
         self.snapshots.of_all(&files).await
     }
 
-    /// The files of a lake table. Data files never change: their metadata is read only for a version without a snapshot,
-    /// or after a reader found a file changed.
-    async fn of_table(&self, location: &Location, lake: &LakeSpec) -> Result<TableFiles, CatalogError> {
-        let known = |snapshot: &Arc<Snapshot>| {
-            self.has_answered.store(true, Ordering::Relaxed);
-            metrics::cache_requests(Cache::Footers, true, snapshot.files().len());
-            TableFiles::Known(Arc::clone(snapshot))
-        };
-        let current = self.snapshots.current();
+    /// The files of a lake table. Concurrent callers share one listing, which starts after the last of them called.
+    async fn list_table(&self, location: &Location, lake: &LakeSpec) -> Result<Arc<ListedFiles>, CatalogError> {
+        self.listings.share(|| Box::pin(self.of_table(location, lake))).await
+    }
+
+    /// Data files never change: their metadata is read only for a version that is not known, or after a reader found a file
+    /// changed.
+    async fn of_table(&self, location: &Location, lake: &LakeSpec) -> Result<Arc<ListedFiles>, CatalogError> {
+        let last = self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut known: Vec<_> = last.into_iter().collect();
+        known.extend(self.snapshots.current().iter().filter_map(|snapshot| snapshot.listed().cloned()));
+        known.retain(|known| !known.is_outdated() && !self.snapshots.is_outdated(&known.listing));
         // A version never changes, and that of the location is the only one.
-        if lake.is_pinned()
-            && let Some(snapshot) = current.first()
-        {
-            return Ok(known(snapshot));
+        let mut found = known.first().filter(|_| lake.is_pinned()).cloned();
+        if found.is_none() {
+            let states = known.iter().filter_map(|known| Some(known.listing.table.as_ref()?.state.clone())).collect();
+            found = match lake.read(&self.name, location.store(), states).await? {
+                Err(index) => known.get(index).cloned(),
+                Ok(table) => {
+                    let listing = listing::of_table(&self.name, location, Arc::new(table)).await?;
+                    Some(self.partitioned(location, listing).await?)
+                }
+            };
         }
-        let states = current.iter().filter_map(|snapshot| snapshot.table_state().cloned()).collect();
-        let table = match lake.read(&self.name, location.store(), states).await? {
-            Ok(table) => Arc::new(table),
-            Err(index) => return Ok(known(&current[index])),
-        };
-        listing::of_table(&self.name, location, table).await.map(TableFiles::Listed)
+        self.has_answered.store(true, Ordering::Relaxed);
+        let files = found.ok_or_else(|| CatalogError::Changed {
+            dataset: self.name.clone(),
+            reason: "its log names a version that is not known".to_owned(),
+        })?;
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&files));
+        Ok(files)
     }
 
     /// The files of the result of a view for the current files of its datasets.

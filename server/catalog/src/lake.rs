@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::{
+    array::BooleanArray,
+    datatypes::{DataType, Field, FieldRef, Fields, Schema},
+};
 use forebay_lake::{
     Column, ColumnKey, FilePath, LakeError, LakeTable, LogValue, StoredAs, TableFile, TableFolders, TableState,
     path_in_store,
@@ -64,6 +67,23 @@ impl TableVersion {
         let title = format!("{noun} {version}");
         let schema = PinnedSchema::of_table(&title, Arc::new(Schema::new(fields)));
         Self { version, title, state, digest, schema, partition_fields, folders, columns, files }
+    }
+
+    /// The same version with some of its files.
+    pub(super) fn narrowed(&self, kept: &BooleanArray) -> Self {
+        let kept = self.files.iter().zip(kept.values()).filter(|(_, is_kept)| *is_kept);
+        let files: Vec<TableFile> = kept.map(|(file, _)| file.clone()).collect();
+        Self {
+            version: self.version.clone(),
+            title: self.title.clone(),
+            state: self.state.clone(),
+            digest: digest(&self.version, &self.columns, &files),
+            schema: self.schema.clone(),
+            partition_fields: self.partition_fields.clone(),
+            folders: self.folders.clone(),
+            columns: self.columns.clone(),
+            files,
+        }
     }
 
     /// The files in the store, in the order of the table.

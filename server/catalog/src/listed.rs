@@ -3,7 +3,10 @@
 //! From the partition values a caller decides which files to open; this module has no access to expressions. The footers
 //! are read by `snapshot`.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use arrow::{
     array::{BooleanArray, RecordBatch},
@@ -23,6 +26,8 @@ pub struct ListedFiles {
     pub(super) partitions: Partitions,
     /// Whether these are only some of the dataset's files.
     pub(super) is_narrowed: bool,
+    /// Whether some of them could not be opened, so that they must be listed again.
+    is_outdated: AtomicBool,
 }
 
 // === impl ListedFiles ===
@@ -36,7 +41,17 @@ impl ListedFiles {
             let paths = listing.objects.iter().map(|object| listing.relative(&object.location));
             Partitions::of(dataset, paths, location.schema())?
         };
-        Ok(Self { location, listing, partitions, is_narrowed: false })
+        Ok(Self { location, listing, partitions, is_narrowed: false, is_outdated: AtomicBool::new(false) })
+    }
+
+    /// Whether some of them could not be opened.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// Marks them: some could not be opened.
+    pub(super) fn set_outdated(&self) {
+        self.is_outdated.store(true, Ordering::Relaxed);
     }
 
     /// The number of files.
@@ -68,9 +83,10 @@ impl ListedFiles {
         };
         let objects = self.listing.objects.iter().zip(kept.values()).filter(|(_, is_kept)| *is_kept);
         let objects = objects.map(|(object, _)| object.clone()).collect();
-        let listing = Listing::new(self.listing.root.clone(), objects);
+        let table = self.listing.table.as_ref().map(|table| Arc::new(table.narrowed(kept)));
+        let listing = Listing { table, ..Listing::new(self.listing.root.clone(), objects) };
         let (location, partitions) = (self.location.clone(), self.partitions.kept(kept)?);
-        Ok(Self { location, listing, partitions, is_narrowed: true })
+        Ok(Self { location, listing, partitions, is_narrowed: true, is_outdated: AtomicBool::new(false) })
     }
 
     /// Identifies the files and everything else that their snapshot depends on.
@@ -80,6 +96,9 @@ impl ListedFiles {
             let tags = [&object.e_tag, &object.version].map(|tag| tag.as_deref().unwrap_or("-"));
             let (path, date) = (&object.location, object.last_modified.timestamp_nanos_opt());
             manifest.extend(format!("\n{path}\n{}\n{tags:?}\n{date:?}", object.size).bytes());
+        }
+        if let Some(table) = &self.listing.table {
+            manifest.extend(format!("\ntable {}", table.digest).bytes());
         }
         for field in self.partitions.fields() {
             manifest.extend(format!("\n{}\n{}\n{}", field.name(), field.data_type(), field.is_nullable()).bytes());

@@ -1,7 +1,8 @@
 //! The snapshots of a dataset that are open: those of all files, and narrowed ones, which reuse each other's footers.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
+    ptr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -10,13 +11,15 @@ use forebay_runtime::{
     cpu_pool::CpuPool,
     metrics::{self, Cache},
 };
+use object_store::{ObjectMeta, path::Path};
 use tokio::sync::Semaphore;
 
 use super::{
     error::CatalogError,
+    found_files::Listing,
     listed::ListedFiles,
     narrowed::NarrowedSnapshots,
-    snapshot::{self, Snapshot},
+    snapshot::{self, File, Snapshot},
 };
 
 /// Snapshots of all files that a dataset keeps: the current one and those of running epochs.
@@ -54,6 +57,21 @@ impl Snapshots {
         whole.iter().filter(|snapshot| !snapshot.is_outdated()).cloned().collect()
     }
 
+    /// Whether a reader found a file changed in a snapshot of this version of a table that has the files as they are listed.
+    pub(super) fn is_outdated(&self, listing: &Listing) -> bool {
+        let state = listing.table.as_ref().map(|table| &table.state);
+        let outdated = self.opened().into_iter().filter(|snapshot| snapshot.is_outdated());
+        let outdated: Vec<_> = outdated.filter(|snapshot| snapshot.table_state() == state).collect();
+        if outdated.is_empty() {
+            return false;
+        }
+        let listed: HashMap<&Path, &ObjectMeta> =
+            listing.objects.iter().map(|object| (&object.location, object)).collect();
+        let is_listed =
+            |file: &Arc<File>| listed.get(&file.object().location).is_some_and(|object| *object == file.object());
+        outdated.iter().any(|snapshot| snapshot.files().iter().all(is_listed))
+    }
+
     /// The narrowed snapshot of a digest, if a rule has led to it.
     pub(super) fn find_narrowed(&self, rule: &str, digest: &str) -> Option<Arc<Snapshot>> {
         let known = self.narrowed.find(rule, digest)?;
@@ -71,7 +89,8 @@ impl Snapshots {
         if let Some(known) = self.known(files) {
             return Ok(known);
         }
-        let snapshot = Arc::new(snapshot::open(&self.dataset, files, &self.earlier(), &self.cpu).await?);
+        let opened = snapshot::open(&self.dataset, files, &self.earlier(), &self.cpu).await;
+        let snapshot = Arc::new(opened.inspect_err(|_| files.set_outdated())?);
         tracing::info!(
             dataset = self.dataset,
             snapshot = snapshot.digest(),
@@ -98,13 +117,14 @@ impl Snapshots {
         rule: &str,
         kept: &BooleanArray,
     ) -> Result<Arc<Snapshot>, CatalogError> {
-        let listed_files = files.count();
+        let (listed, listed_files) = (files, files.count());
         let files = files.narrowed(kept).map(Arc::new).map_err(|source| CatalogError::Changed {
             dataset: self.dataset.clone(),
             reason: format!("its files cannot be selected: {source}"),
         })?;
         let open = || async {
-            let snapshot = snapshot::open(&self.dataset, &files, &self.earlier(), &self.cpu).await?;
+            let opened = snapshot::open(&self.dataset, &files, &self.earlier(), &self.cpu).await;
+            let snapshot = opened.inspect_err(|_| listed.set_outdated())?;
             tracing::info!(
                 dataset = self.dataset,
                 snapshot = snapshot.digest(),
@@ -120,7 +140,11 @@ impl Snapshots {
     }
 
     fn known(&self, files: &ListedFiles) -> Option<Arc<Snapshot>> {
-        let known = self.find(|snapshot| snapshot.matches(&files.listing))?;
+        let is_known = |snapshot: &Snapshot| {
+            snapshot.listed().is_some_and(|listed| ptr::eq(Arc::as_ptr(listed), files))
+                || snapshot.matches(&files.listing)
+        };
+        let known = self.find(is_known)?;
         metrics::cache_requests(Cache::Footers, true, known.files().len());
         known.set_current();
         Some(known)
@@ -129,5 +153,12 @@ impl Snapshots {
     /// The snapshots whose footers a new one may reuse: the newest of all files, and the narrowed ones.
     fn earlier(&self) -> Vec<Arc<Snapshot>> {
         self.find(|_| true).into_iter().chain(self.narrowed.opened()).collect()
+    }
+
+    /// All that are open.
+    fn opened(&self) -> Vec<Arc<Snapshot>> {
+        let mut opened: Vec<_> = self.whole.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        opened.extend(self.narrowed.opened());
+        opened
     }
 }

@@ -253,7 +253,7 @@ fn digest(listed: &ListedFiles, store: &Store, files: &[Arc<File>], schema: &Sch
             manifest.extend(group.num_rows().to_le_bytes());
         }
     }
-    if listed.is_partitioned() && !listed.is_narrowed && listed.listing.table.is_none() {
+    if listed.is_partitioned() && !listed.is_narrowed {
         // The version of the rule by which a filter on partition columns decides the order.
         manifest.extend(*b"order of kept files\n");
     }
