@@ -297,7 +297,10 @@ fn of_catalog(
         return Err(format!("@root={other} is not in the store of the other @root, {}", store.url()));
     }
     let further = folders.into_iter().map(|((_, folder), _)| folder).collect();
-    let spec = LakeSpec::of_catalog(stores.table(address)?, TableFolders { root, further }, format);
+    let is_vended = address.is_vended();
+    let table = stores.table(address)?;
+    let store = if is_vended { stores.vended(&store, table.clone())? } else { store };
+    let spec = LakeSpec::of_catalog(table, TableFolders { root, further }, format);
     Ok(Location::of(store, FileSpec::Lake(spec)))
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use forebay_runtime::metrics;
 use object_store::{
     ClientConfigKey, ClientOptions, ObjectStore, Result, RetryConfig,
-    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
     client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService},
     gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
@@ -18,7 +18,7 @@ use object_store::{
 
 use super::{
     hub::{self, HubStore},
-    lake_catalog::{CatalogAddress, CatalogTable, LakeCatalogs},
+    lake_catalog::{CatalogAddress, CatalogTable, LakeCatalogs, VendedCredentials},
     network::SameOriginConnector,
     response_check::{self, RequestKind},
     retries,
@@ -92,6 +92,17 @@ impl Stores {
         self.lake_catalogs.table(address, &retries::config(self.retry_timeout))
     }
 
+    /// The bucket of a store, with the credentials that the catalog of a table hands out: for this table alone.
+    pub(super) fn vended(&self, store: &Store, table: CatalogTable) -> Result<Store, String> {
+        let bucket = store.url().strip_prefix("s3://").and_then(|rest| rest.strip_suffix('/'));
+        let bucket = bucket.ok_or("catalogs hand out credentials for s3:// only: leave out ?access-delegation")?;
+        let credentials = Arc::new(VendedCredentials::new(table));
+        let client = s3(bucket, retries::config(self.retry_timeout), Some(credentials));
+        let client = LimitStore::new(client.map_err(|source| source.to_string())?, self.requests_max);
+        let settings = Settings { credentials: "", ..SETTINGS_S3 };
+        Ok(Store::remote(Arc::new(client), store.url().to_owned(), settings))
+    }
+
     /// The store of a scheme and an authority, the part of a URL before the first slash.
     pub(super) fn of(&mut self, scheme: &str, authority: &str) -> Result<Store, String> {
         let scheme = if scheme == "s3a" { "s3" } else { scheme };
@@ -103,7 +114,7 @@ impl Stores {
         let (client, settings) = match scheme {
             "s3" => match &self.custom {
                 Some(custom) => (carried(authority, custom), Settings::default()),
-                None => (s3(authority, retry), SETTINGS_S3),
+                None => (s3(authority, retry, None), SETTINGS_S3),
             },
             "gs" => (google(authority, retry), SETTINGS_GOOGLE),
             "az" | "abfs" | "abfss" => (azure(&url, retry), SETTINGS_AZURE),
@@ -207,7 +218,8 @@ impl HttpService for CheckedClient {
     }
 }
 
-fn s3(bucket: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
+/// A bucket, with credentials of the environment or others.
+fn s3(bucket: &str, retry: RetryConfig, credentials: Option<AwsCredentialProvider>) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_retry(retry)
@@ -215,6 +227,9 @@ fn s3(bucket: &str, retry: RetryConfig) -> Result<Arc<dyn ObjectStore>> {
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
     if allows_http(endpoint.iter().find_map(|key| builder.get_config_value(key)), "AWS_ALLOW_HTTP") {
         builder = builder.with_allow_http(true);
+    }
+    if let Some(credentials) = credentials {
+        builder = builder.with_credentials(credentials);
     }
     Ok(Arc::new(builder.build()?))
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def test_a_table_needs_the_folder_of_its_warehouse(rest: RestCatalogServer, tmp_
     ("url", "word"),
     [
         ("iceberg+rest://me:hidden@h/lake.t@root=/w", "must not have a user or a password"),
-        ("iceberg+rest://h/lake.t?token=hidden@root=/w", "?warehouse=NAME and nothing else"),
+        ("iceberg+rest://h/lake.t?token=hidden@root=/w", "?warehouse=NAME and access-delegation"),
         ("iceberg+rest://h/t@root=/w", "HOST/NAMESPACE.TABLE"),
         ("delta+rest://h/lake.t@root=/w", "iceberg+rest://"),
         ("iceberg+unity://h/a.b.t@root=/w", "iceberg+rest://"),
@@ -458,3 +459,112 @@ def test_delta_tables_of_unity_are_read(tmp_path: Path, serve: Serve, monkeypatc
         check(refused(server.url, "clicks"), "FAILED_PRECONDITION", "refuses access", "UNITY_CATALOG_TOKEN")
         server.stop()
         assert TOKEN not in "".join(server.log)
+
+
+# === Credentials that a catalog hands out ===
+
+VENDED_KEY, VENDED_SECRET = "ASIAVENDED", "vended-not-to-be-seen-anywhere"
+
+
+@pytest.fixture
+def moto() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+def credentials(ends_seconds: float = 3600, key: str = VENDED_KEY) -> dict[str, str]:
+    return {
+        "s3.access-key-id": key,
+        "s3.secret-access-key": VENDED_SECRET,
+        "s3.session-token": "session",
+        "s3.session-token-expires-at-ms": str(int((time.time() + ends_seconds) * 1000)),
+        # Not where the operator says that the store is.
+        "s3.endpoint": "http://169.254.169.254",
+    }
+
+
+def in_bucket(moto: str, name: str, folder: Path) -> SqlCatalog:
+    """A catalog whose table `lake.events` is in a bucket."""
+    Store(moto, name)
+    s3 = {"s3.endpoint": moto, "s3.access-key-id": KEY_ID, "s3.secret-access-key": SECRET, "s3.region": "us-east-1"}
+    made = SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"s3://{name}/w", **s3)
+    made.create_namespace("lake")
+    made.create_table("lake.events", schema=NUMBERS).append(rows(1, 2))
+    return made
+
+
+def test_files_are_read_with_the_credentials_that_the_catalog_hands_out(
+    moto: str, tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+):
+    made = in_bucket(moto, "vended", tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with RestCatalogServer(made) as rest:
+        url = f"iceberg+rest://{rest.host}/api/lake.events?access-delegation=vended-credentials@root=s3://vended/w"
+        server = serve({"t": url})
+        check(refused(server.url), "FAILED_PRECONDITION", "hands out no S3 credentials", "access-delegation")
+        rest.vended = {"config": credentials()}
+        assert ids(server.url) == [1, 2]
+        handed_out = [request for request in rest.requests if request.delegation]
+        # They are kept until they end.
+        made.load_table("lake.events").append(rows(3))
+        assert ids(server.url) == [1, 2, 3]
+        assert len([request for request in rest.requests if request.delegation]) == len(handed_out)
+        server.stop()
+        assert VENDED_SECRET not in "".join(server.log)
+
+        rest.vended = {
+            "config": {"s3.access-key-id": "wrong"},
+            "storage-credentials": [
+                {"prefix": "s3://vended/w/lake/", "config": credentials(0.2)},
+                {"prefix": "s3://other", "config": {}},
+            ],
+        }
+        server = serve({"t": url})
+        assert ids(server.url) == [1, 2, 3]
+        first = len([request for request in rest.requests if request.delegation])
+        time.sleep(0.3)
+        made.load_table("lake.events").append(rows(4))
+        assert ids(server.url) == [1, 2, 3, 4]
+        assert len([request for request in rest.requests if request.delegation]) > first
+
+
+def test_unity_hands_out_credentials_for_a_table(moto: str, serve: Serve, monkeypatch: pytest.MonkeyPatch):
+    Store(moto, "unity")
+    storage = {
+        "AWS_ENDPOINT_URL": moto,
+        "AWS_ACCESS_KEY_ID": KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_S3_ALLOW_UNSAFE_RENAME": "true",
+    }
+    write_deltalake("s3://unity/managed/clicks", rows(4, 5), storage_options=storage)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("UNITY_CATALOG_TOKEN", TOKEN)
+    table = {"data_source_format": "DELTA", "storage_location": "s3://unity/managed/clicks", "table_id": "id-7"}
+    with UnityServer({"main.web.clicks": table}) as unity:
+        unity.token = TOKEN
+        url = f"delta+unity://{unity.host}/main.web.clicks?access-delegation=vended-credentials@root=s3://unity/managed"
+        server = serve({"t": url})
+        check(refused(server.url), "FAILED_PRECONDITION", "hands out no S3 credentials")
+        keys = {"access_key_id": VENDED_KEY, "secret_access_key": VENDED_SECRET, "session_token": "session"}
+        unity.credentials = {
+            "aws_temp_credentials": keys,
+            "expiration_time": int((time.time() + 3600) * 1000),
+        }
+        assert ids(server.url) == [4, 5]
+        body = json.loads(next(request.body for request in unity.requests if request.method == "POST"))
+        assert body == {"table_id": "id-7", "operation": "READ"}
+
+
+def test_credentials_are_handed_out_for_buckets_only(tmp_path: Path):
+    url = f"iceberg+rest://h/lake.t?access-delegation=vended-credentials@root={tmp_path}"
+    ended = run_to_end(*LOOPBACK, "--state", str(tmp_path / "state"), f"--dataset=t={url}")
+    assert ended.returncode != 0
+    assert "for s3:// only" in ended.stderr

@@ -7,6 +7,9 @@ use url::{Host, Url};
 
 const SCHEME_END: &str = "://";
 const WAREHOUSE: &str = "warehouse";
+const DELEGATION: &str = "access-delegation";
+/// The only kind of it: the other one, in which a catalog signs each request, is not supported.
+const VENDED: &str = "vended-credentials";
 
 /// Parts of the name of a table of Unity Catalog: catalog, schema, table.
 const UNITY_PARTS: usize = 3;
@@ -22,9 +25,9 @@ pub(crate) enum TableKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CatalogAddress {
     /// A catalog with the REST API of Iceberg.
-    Rest { endpoint: Url, warehouse: Option<String>, table: TableName },
+    Rest { endpoint: Url, warehouse: Option<String>, is_vended: bool, table: TableName },
     /// Unity Catalog.
-    Unity { endpoint: Url, table: TableName },
+    Unity { endpoint: Url, is_vended: bool, table: TableName },
     /// AWS Glue, of the account and the region of the environment.
     Glue { kind: TableKind, table: TableName },
 }
@@ -85,13 +88,23 @@ impl CatalogAddress {
     }
 }
 
+impl CatalogAddress {
+    /// Whether the catalog hands out the credentials for the files of the table.
+    pub(crate) fn is_vended(&self) -> bool {
+        match self {
+            Self::Rest { is_vended, .. } | Self::Unity { is_vended, .. } => *is_vended,
+            Self::Glue { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for CatalogAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rest { endpoint, warehouse: Some(warehouse), table } => {
+            Self::Rest { endpoint, warehouse: Some(warehouse), table, .. } => {
                 write!(formatter, "table \"{table}\" of warehouse \"{warehouse}\" in the catalog {endpoint}")
             }
-            Self::Rest { endpoint, warehouse: None, table } | Self::Unity { endpoint, table } => {
+            Self::Rest { endpoint, warehouse: None, table, .. } | Self::Unity { endpoint, table, .. } => {
                 write!(formatter, "table \"{table}\" in the catalog {endpoint}")
             }
             Self::Glue { table, .. } => write!(formatter, "table \"{table}\" in the catalog AWS Glue"),
@@ -103,7 +116,7 @@ fn rest_table(is_http: bool, rest: &str) -> Result<CatalogAddress, String> {
     let expected = "iceberg+rest:// must be followed by HOST/NAMESPACE.TABLE, with the path of the catalog, if it has one, \
                     between them, and with ?warehouse=NAME if it has several";
     let (mut endpoint, mut segments) = endpoint(is_http, rest, expected)?;
-    let warehouse = warehouse(&mut endpoint)?;
+    let Query { warehouse, is_vended } = query(&mut endpoint)?;
     let last = segments.pop().ok_or(expected)?;
     let table = if last.contains('.') {
         TableName::parse(&last)
@@ -113,21 +126,19 @@ fn rest_table(is_http: bool, rest: &str) -> Result<CatalogAddress, String> {
         TableName::parse(&format!("{namespace}.{last}"))
     };
     endpoint.set_path(&segments.join("/"));
-    Ok(CatalogAddress::Rest { endpoint, warehouse, table: table.ok_or(expected)? })
+    Ok(CatalogAddress::Rest { endpoint, warehouse, is_vended, table: table.ok_or(expected)? })
 }
 
 fn unity(is_http: bool, rest: &str) -> Result<CatalogAddress, String> {
     let expected = "delta+unity:// must be followed by HOST/CATALOG.SCHEMA.TABLE";
     let (mut endpoint, mut segments) = endpoint(is_http, rest, expected)?;
-    if endpoint.query().is_some() {
-        return Err(expected.to_owned());
-    }
+    let Query { warehouse: None, is_vended } = query(&mut endpoint)? else { return Err(expected.to_owned()) };
     let table = segments.pop().and_then(|last| TableName::parse(&last)).ok_or(expected)?;
     if table.namespace.len() + 1 != UNITY_PARTS {
         return Err(expected.to_owned());
     }
     endpoint.set_path(&segments.join("/"));
-    Ok(CatalogAddress::Unity { endpoint, table })
+    Ok(CatalogAddress::Unity { endpoint, is_vended, table })
 }
 
 fn glue(kind: TableKind, rest: &str) -> Result<CatalogAddress, String> {
@@ -169,14 +180,28 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// Removes the warehouse from a URL.
-fn warehouse(url: &mut Url) -> Result<Option<String>, String> {
-    let mut found = None;
+/// What follows `?`.
+#[derive(Default)]
+struct Query {
+    warehouse: Option<String>,
+    is_vended: bool,
+}
+
+/// Removes the query from a URL.
+fn query(url: &mut Url) -> Result<Query, String> {
+    let mut found = Query::default();
     for (key, value) in url.query_pairs() {
-        if key != WAREHOUSE || value.is_empty() || found.is_some() {
-            return Err("the address of a catalog may have ?warehouse=NAME and nothing else after ?".to_owned());
+        match (key.as_ref(), value.as_ref()) {
+            (WAREHOUSE, name) if !name.is_empty() && found.warehouse.is_none() => {
+                found.warehouse = Some(name.to_owned());
+            }
+            (DELEGATION, VENDED) => found.is_vended = true,
+            _ => {
+                return Err(format!(
+                    "the address of a catalog may have ?{WAREHOUSE}=NAME and {DELEGATION}={VENDED} after ?, and nothing else"
+                ));
+            }
         }
-        found = Some(value.into_owned());
     }
     url.set_query(None);
     Ok(found)
@@ -215,7 +240,7 @@ mod tests {
 
     fn rest(url: &str) -> (String, Option<String>, Vec<String>, String) {
         match iceberg(url).unwrap() {
-            CatalogAddress::Rest { endpoint, warehouse, table } => {
+            CatalogAddress::Rest { endpoint, warehouse, table, .. } => {
                 (endpoint.to_string(), warehouse, table.namespace, table.table)
             }
             other => panic!("{other:?}"),
@@ -251,8 +276,8 @@ mod tests {
             ("rest://c/db.t#x", "HOST/NAMESPACE.TABLE"),
             ("rest://c/db.t%00", "HOST/NAMESPACE.TABLE"),
             ("rest://u:secret@c/db.t", "must not have a user"),
-            ("rest://c/db.t?token=secret", "?warehouse=NAME and nothing else"),
-            ("rest://c/db.t?warehouse=a&warehouse=b", "?warehouse=NAME and nothing else"),
+            ("rest://c/db.t?token=secret", "?warehouse=NAME and access-delegation"),
+            ("rest://c/db.t?warehouse=a&warehouse=b", "?warehouse=NAME and access-delegation"),
             ("unity://c/a.b.t", "write iceberg+rest://"),
             ("glue://db", "DATABASE/TABLE"),
             ("glue://db/a/b", "DATABASE/TABLE"),
@@ -262,7 +287,7 @@ mod tests {
         }
         let delta = |url: &str| CatalogAddress::parse(TableKind::Delta, url).unwrap();
         assert!(delta("rest://c/db.t").unwrap_err().contains("write iceberg+rest://"));
-        for url in ["unity://c/b.t", "unity://c/a.b.c.t", "unity://c/a.b.t?x=y"] {
+        for url in ["unity://c/b.t", "unity://c/a.b.c.t", "unity://c/a.b.t?warehouse=y"] {
             assert!(delta(url).unwrap_err().contains("HOST/CATALOG.SCHEMA.TABLE"), "{url}");
         }
     }

@@ -1,36 +1,28 @@
 //! Catalogs of lake tables: services that know by the name of a table where it is now.
 //!
-//! A catalog says where the table is, and nothing more: its files are read with the credentials of other datasets, and only in
-//! folders that the operator names.
+//! A catalog says where the table is, and may hand out credentials for its bucket. Files are read only in folders that the
+//! operator names.
 
 mod address;
 mod glue;
 mod login;
 mod requests;
 mod rest;
+mod storage_credentials;
+mod table;
 mod unity;
+mod vended;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use object_store::RetryConfig;
 
-pub(super) use self::address::{CatalogAddress, TableKind, is_address};
-use self::{glue::GlueCatalog, rest::RestCatalog, unity::UnityCatalog};
-use crate::store::StoreError;
-
-/// A table in a catalog.
-#[derive(Clone)]
-pub(super) struct CatalogTable {
-    address: CatalogAddress,
-    catalog: LakeCatalog,
-}
-
-#[derive(Clone)]
-enum LakeCatalog {
-    Rest(Arc<RestCatalog>),
-    Glue(Arc<GlueCatalog>),
-    Unity(Arc<UnityCatalog>),
-}
+pub(super) use self::{
+    address::{CatalogAddress, TableKind, is_address},
+    table::CatalogTable,
+    vended::VendedCredentials,
+};
+use self::{glue::GlueCatalog, rest::RestCatalog, table::LakeCatalog, unity::UnityCatalog};
 
 /// The catalogs of a server's datasets: tables of one share its login.
 #[derive(Default)]
@@ -38,33 +30,6 @@ pub(super) struct LakeCatalogs {
     rest: BTreeMap<(String, Option<String>), Arc<RestCatalog>>,
     unity: BTreeMap<String, Arc<UnityCatalog>>,
     glue: Option<Arc<GlueCatalog>>,
-}
-
-// === impl CatalogTable ===
-
-impl CatalogTable {
-    /// The URL of the metadata file of an Iceberg table, or of the folder of a Delta table, as it is now.
-    pub(super) async fn look_up(&self) -> Result<String, StoreError> {
-        match (&self.catalog, &self.address) {
-            (LakeCatalog::Rest(catalog), CatalogAddress::Rest { table, .. }) => catalog.look_up(table).await,
-            (LakeCatalog::Unity(catalog), CatalogAddress::Unity { table, .. }) => catalog.look_up(table).await,
-            (LakeCatalog::Glue(catalog), CatalogAddress::Glue { kind, table }) => catalog.look_up(*kind, table).await,
-            (_, address) => Err(StoreError::failed(format!("{address} is of another catalog"))),
-        }
-    }
-}
-
-impl fmt::Display for CatalogTable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(formatter)
-    }
-}
-
-impl fmt::Debug for CatalogTable {
-    /// Omits the client, which has the login.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("CatalogTable").field(&self.address).finish()
-    }
 }
 
 // === impl LakeCatalogs ===
@@ -105,7 +70,7 @@ impl LakeCatalogs {
                 LakeCatalog::Glue(Arc::clone(self.glue.insert(known)))
             }
         };
-        Ok(CatalogTable { address, catalog })
+        Ok(CatalogTable::new(address, catalog))
     }
 }
 

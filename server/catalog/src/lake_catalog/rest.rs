@@ -1,8 +1,10 @@
 //! Catalogs with the REST API of Iceberg: the configuration of a warehouse, then a table of it.
 
+use std::collections::BTreeMap;
+
 use object_store::RetryConfig;
 use percent_encoding::percent_decode_str;
-use reqwest::header::AUTHORIZATION;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::sync::OnceCell;
 use url::Url;
@@ -11,6 +13,7 @@ use super::{
     address::TableName,
     login::{self, Login},
     requests::{self, CatalogClient, LOGIN_EXPIRED, RequestError, UNAUTHORIZED, below, encoded},
+    storage_credentials::{Handed, StorageCredentials},
 };
 use crate::store::StoreError;
 
@@ -19,6 +22,17 @@ const LEVEL_END: &str = "\u{1f}";
 
 const VARIABLES: &str = "ICEBERG_REST_TOKEN, or ICEBERG_REST_CREDENTIAL (client_id:client_secret, with \
                          ICEBERG_REST_OAUTH2_SERVER_URI and ICEBERG_REST_SCOPE)";
+
+/// In a request: that the answer shall have credentials.
+const ACCESS_DELEGATION: HeaderName = HeaderName::from_static("x-iceberg-access-delegation");
+const VENDED: HeaderValue = HeaderValue::from_static("vended-credentials");
+
+/// What a catalog is to hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delegation {
+    None,
+    Vended,
+}
 
 /// A warehouse of a catalog.
 pub(super) struct RestCatalog {
@@ -61,6 +75,10 @@ struct TablePaths {
 struct LoadAnswer {
     #[serde(default)]
     metadata_location: Option<String>,
+    #[serde(default)]
+    config: BTreeMap<String, String>,
+    #[serde(default)]
+    storage_credentials: Vec<StorageCredentials>,
 }
 
 // === impl RestCatalog ===
@@ -82,18 +100,32 @@ impl RestCatalog {
 
     /// The URL of the current metadata file of a table.
     pub(super) async fn look_up(&self, table: &TableName) -> Result<String, StoreError> {
+        let found = self.load(table, Delegation::None).await?;
+        found.metadata_location.filter(|location| !location.is_empty()).ok_or_else(|| {
+            StoreError::missing(format!(
+                "the catalog {} names no metadata file of the table \"{table}\"",
+                self.endpoint
+            ))
+        })
+    }
+
+    /// Credentials for the files of a table; `None` if the catalog hands out none.
+    pub(super) async fn credentials(&self, table: &TableName) -> Result<Option<Handed>, StoreError> {
+        let LoadAnswer { metadata_location, config, storage_credentials } =
+            self.load(table, Delegation::Vended).await?;
+        let of_file = StorageCredentials::of(&metadata_location.unwrap_or_default(), storage_credentials);
+        Ok(Handed::of_properties(of_file.map_or(config, |known| known.config)))
+    }
+
+    async fn load(&self, table: &TableName, delegation: Delegation) -> Result<LoadAnswer, StoreError> {
         let about = match &self.warehouse {
             None => "its configuration".to_owned(),
             Some(warehouse) => format!("the warehouse \"{warehouse}\""),
         };
         let paths = self.paths.get_or_try_init(|| self.config()).await;
         let paths = paths.map_err(|error| self.client.error(&about, error))?;
-        let about = format!("the table \"{table}\"");
-        let found: Result<LoadAnswer, _> = self.get(&self.table_url(paths, table)).await;
-        let found = found.map_err(|error| self.client.error(&about, error))?;
-        found.metadata_location.filter(|location| !location.is_empty()).ok_or_else(|| {
-            StoreError::missing(format!("the catalog {} names no metadata file of {about}", self.endpoint))
-        })
+        let found = self.get(&self.table_url(paths, table), delegation).await;
+        found.map_err(|error| self.client.error(&format!("the table \"{table}\""), error))
     }
 
     /// How the tables of the warehouse are named.
@@ -102,7 +134,7 @@ impl RestCatalog {
         if let Some(warehouse) = &self.warehouse {
             url.query_pairs_mut().append_pair("warehouse", warehouse);
         }
-        Ok(TablePaths::of(self.get(&url).await?))
+        Ok(TablePaths::of(self.get(&url, Delegation::None).await?))
     }
 
     fn table_url(
@@ -119,21 +151,28 @@ impl RestCatalog {
     }
 
     /// An answer of the catalog, after another login if the last one has expired.
-    async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T, RequestError> {
+    async fn get<T: DeserializeOwned>(&self, url: &Url, delegation: Delegation) -> Result<T, RequestError> {
         let token = self.login.current(&self.client, None).await?;
-        match self.get_as(url, token.as_deref()).await {
+        match self.get_as(url, delegation, token.as_deref()).await {
             Err(RequestError::Status(UNAUTHORIZED | LOGIN_EXPIRED, _)) if self.login.is_renewed() => {
                 let token = self.login.current(&self.client, token.as_deref()).await?;
-                self.get_as(url, token.as_deref()).await
+                self.get_as(url, delegation, token.as_deref()).await
             }
             answer => answer,
         }
     }
 
-    async fn get_as<T: DeserializeOwned>(&self, url: &Url, token: Option<&str>) -> Result<T, RequestError> {
+    async fn get_as<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        delegation: Delegation,
+        token: Option<&str>,
+    ) -> Result<T, RequestError> {
         let authorization = token.map(login::bearer).transpose()?;
         let secrets: Vec<&str> = token.into_iter().collect();
-        let request = || requests::get(url, authorization.clone().map(|value| (AUTHORIZATION, value)));
+        let delegation = (delegation == Delegation::Vended).then_some((ACCESS_DELEGATION, VENDED));
+        let authorization = authorization.map(|value| (AUTHORIZATION, value));
+        let request = || requests::get(url, authorization.clone().into_iter().chain(delegation.clone()));
         self.client.answer(&secrets, request).await
     }
 }

@@ -28,6 +28,7 @@ class Call:
     path: str
     query: dict[str, str]
     authorization: str | None
+    delegation: str | None
     body: str
 
 
@@ -70,7 +71,8 @@ class CatalogServer:
         split = urlsplit(handler.path)
         query = {key: values[0] for key, values in parse_qs(split.query).items()}
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0))).decode()
-        call = Call(handler.command, split.path, query, handler.headers.get("Authorization"), body)
+        headers = (handler.headers.get(name) for name in ("Authorization", "X-Iceberg-Access-Delegation"))
+        call = Call(handler.command, split.path, query, *headers, body)
         with self.lock:
             self.requests.append(call)
             refusal = self.refusals.pop(0) if self.refusals else None
@@ -103,6 +105,8 @@ class RestCatalogServer(CatalogServer):
         self.places: dict[str, str] = {}
         """The metadata files of tables, where they are not those of the catalog."""
         self.logins = 0
+        self.vended: dict[str, Any] = {}
+        """What an answer has for requests with delegated access."""
 
     def answer(self, call: Call) -> tuple[int, Any]:
         if call.path == "/api/v1/oauth/tokens":
@@ -124,7 +128,8 @@ class RestCatalogServer(CatalogServer):
             return error(404, "NoSuchTableException", f"Table does not exist: {'.'.join(name)}")
         metadata = json.loads(found.metadata.model_dump_json())
         place = self.places.get(".".join(name), found.metadata_location)
-        return 200, {"metadata-location": place, "metadata": metadata, "config": {}}
+        vended = self.vended if call.delegation == "vended-credentials" else {}
+        return 200, {"metadata-location": place, "metadata": metadata, "config": {}, **vended}
 
     def log_in(self, form: dict[str, list[str]]) -> tuple[int, Any]:
         found = form.get("client_id", [""])[0], form.get("client_secret", [""])[0]
@@ -142,10 +147,13 @@ class UnityServer(CatalogServer):
     def __init__(self, tables: dict[str, dict[str, str]]) -> None:
         super().__init__()
         self.tables = tables
+        self.credentials: dict[str, Any] = {}
 
     def answer(self, call: Call) -> tuple[int, Any]:
         if not self.is_known(call):
             return 401, {"error_code": "UNAUTHENTICATED", "message": "Invalid access token."}
+        if call.path == "/api/2.1/unity-catalog/temporary-table-credentials":
+            return 200, self.credentials
         name = unquote(call.path.removeprefix("/api/2.1/unity-catalog/tables/"))
         if name not in self.tables:
             return 404, {"error_code": "TABLE_NOT_FOUND", "message": f"Table not found: {name}"}
