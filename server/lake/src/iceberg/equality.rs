@@ -3,7 +3,13 @@
 //! A delete applies to data files of lower sequence numbers in its partition, or in all if its spec is unpartitioned. Null
 //! equals null. The columns of these data files are read, and nothing else of them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use arrow::{
     array::ArrayRef,
@@ -26,6 +32,10 @@ use crate::error::LakeError;
 
 /// The most rows of all equality delete files of a snapshot, which are held in memory.
 const DELETES_MAX: u64 = 1 << 25;
+/// The most bytes of their values.
+const DELETES_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// The bytes that a row takes besides its values.
+const ROW_BYTES: u64 = 64;
 /// Files read at once.
 const READS_AT_ONCE: usize = 4;
 
@@ -78,6 +88,7 @@ async fn read_deletes(
 ) -> Result<Vec<EqualityDeletes>, LakeError> {
     let names = table.names()?;
     let (mut found, mut reads, mut rows) = (Vec::<EqualityDeletes>::new(), Vec::new(), 0_u64);
+    let bytes = Arc::new(AtomicU64::new(0));
     for delete in deletes {
         let scope = Scope::of(delete, table)?;
         if !data.iter().any(|(_, entry)| entry.sequence < delete.sequence && scope.has(entry)) {
@@ -85,10 +96,7 @@ async fn read_deletes(
         }
         rows = rows.saturating_add(delete.rows);
         if rows > DELETES_MAX {
-            return Err(LakeError::Unsupported(format!(
-                "{named_by} has more than {DELETES_MAX} rows in equality delete files: compact the table (in Spark: CALL \
-                 system.rewrite_data_files)"
-            )));
+            return Err(too_many(named_by, &format!("{DELETES_MAX} rows")));
         }
         let columns = columns(delete, table, names.as_ref())?;
         let known = found.iter_mut().position(|known| known.is_of(&columns, &scope));
@@ -101,8 +109,11 @@ async fn read_deletes(
     let reads: Vec<_> = reads
         .into_iter()
         .map(|(index, delete)| {
-            let columns = Arc::clone(&found[index].columns);
-            async move { Ok::<_, LakeError>((index, delete.sequence, values(store, named_by, delete, columns).await?)) }
+            let (columns, bytes) = (Arc::clone(&found[index].columns), Arc::clone(&bytes));
+            async move {
+                let rows = values(store, named_by, delete, columns, bytes).await?;
+                Ok::<_, LakeError>((index, delete.sequence, rows))
+            }
         })
         .collect();
     let mut reads = futures::stream::iter(reads).buffered(READS_AT_ONCE);
@@ -139,12 +150,13 @@ fn columns(
     delete.equality_ids.iter().map(column).collect()
 }
 
-/// The rows of a delete file, as [`RowConverter`] writes them.
+/// The rows of a delete file, as [`RowConverter`] writes them. `bytes` counts those of all files.
 async fn values(
     store: MetadataStore<'_>,
     named_by: &str,
     delete: &ManifestEntry,
     columns: Arc<[KeyColumn]>,
+    bytes: Arc<AtomicU64>,
 ) -> Result<Vec<Box<[u8]>>, LakeError> {
     let path = store.path_of(&delete.url)?;
     let converter = converter(&columns)?;
@@ -154,12 +166,28 @@ async fn values(
         return Err(LakeError::Corrupt(reason));
     }
     check_rows(&file, delete)?;
+    let of_all = Arc::clone(&bytes);
     let add = move |values: &mut Vec<Box<[u8]>>, _: u64, arrays: &[ArrayRef]| {
         let rows = converter.convert_columns(arrays).map_err(|source| source.to_string())?;
-        values.extend(rows.iter().map(|row| Box::from(row.as_ref())));
+        let added = rows.iter().map(|row| row.as_ref().len() as u64 + ROW_BYTES).sum();
+        // Too many are counted, not kept.
+        if of_all.fetch_add(added, Ordering::Relaxed).saturating_add(added) <= DELETES_BYTES_MAX {
+            values.extend(rows.iter().map(|row| Box::from(row.as_ref())));
+        }
         Ok(())
     };
-    file.each(Vec::new(), Arc::new(add)).await
+    let values = file.each(Vec::new(), Arc::new(add)).await?;
+    if bytes.load(Ordering::Relaxed) > DELETES_BYTES_MAX {
+        return Err(too_many(named_by, &format!("{DELETES_BYTES_MAX} bytes")));
+    }
+    Ok(values)
+}
+
+fn too_many(named_by: &str, limit: &str) -> LakeError {
+    LakeError::Unsupported(format!(
+        "{named_by} has more than {limit} in equality delete files: compact the table (in Spark: CALL \
+         system.rewrite_data_files)"
+    ))
 }
 
 fn converter(columns: &[KeyColumn]) -> Result<RowConverter, LakeError> {
@@ -324,6 +352,14 @@ mod tests {
     }
 
     async fn deleted(data: &[u8], delete: &[u8], sequences: (i64, i64)) -> Result<Vec<u64>, LakeError> {
+        deleted_by(data, (delete, 2), sequences).await
+    }
+
+    async fn deleted_by(
+        data: &[u8],
+        (delete, rows): (&[u8], u64),
+        sequences: (i64, i64),
+    ) -> Result<Vec<u64>, LakeError> {
         let client = Arc::new(InMemory::new());
         client.put(&Path::from("t/a"), data.to_vec().into()).await.unwrap();
         client.put(&Path::from("t/d"), delete.to_vec().into()).await.unwrap();
@@ -333,7 +369,7 @@ mod tests {
             "schemas": [{"schema-id": 0, "fields": [{"id": 1, "name": "id", "required": false, "type": "long"}]}]}"#;
         let table = TableMetadata::parse("m", text.as_bytes()).unwrap();
         let data = [(Path::from("t/a"), entry("a", FileContent::Data, sequences.0, data, 5))];
-        let delete = entry("d", FileContent::EqualityDeletes, sequences.1, delete, 2);
+        let delete = entry("d", FileContent::EqualityDeletes, sequences.1, delete, rows);
         let found = read(MetadataStore::new(&store), "snapshot 7", &[delete], &data, &table).await?;
         Ok(found.into_values().flatten().collect())
     }
@@ -344,6 +380,22 @@ mod tests {
         assert_eq!(deleted(&data, &delete, (3, 4)).await.unwrap(), [0, 1, 3]);
         for sequences in [(4, 4), (5, 4)] {
             assert!(deleted(&data, &delete, sequences).await.unwrap().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_deletes_are_bounded() {
+        let data = file(&[Some(1), None, Some(2), Some(1), Some(3)]);
+        for (rows, is_read) in [(1000, true), (50_000, false)] {
+            let values: Vec<Option<i64>> = (0..rows).map(Some).collect();
+            let found = deleted_by(&data, (&file(&values), rows as u64), (1, 2)).await;
+            match found {
+                Ok(deleted) => assert!(is_read && deleted == [0, 2, 3, 4]),
+                Err(LakeError::Unsupported(reason)) => {
+                    assert!(!is_read && reason.contains("bytes in equality"), "{reason}");
+                }
+                Err(other) => panic!("{other}"),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use parquet::{
         ProjectionMask,
         arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
     },
+    basic::Type as PhysicalType,
     errors::ParquetError,
     file::{
         metadata::{FooterTail, ParquetMetaDataReader},
@@ -32,6 +33,10 @@ const FOOTER_BYTES_MAX: u64 = 256 << 20;
 const CHUNK_BYTES_MAX: u64 = 2 << 30;
 /// The bytes after a footer: its length and the magic number.
 const FOOTER_END_BYTES: u64 = 8;
+
+/// Rows decoded at a time, and the bytes of their texts.
+const BATCH_ROWS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: u64 = 512 << 20;
 
 /// A column to read.
 #[derive(Clone, Debug)]
@@ -230,6 +235,20 @@ fn chunk_ranges(metadata: &ArrowReaderMetadata, group: usize, roots: &[Option<us
     ranges.filter(|range| !range.is_empty()).collect()
 }
 
+/// The rows that are decoded at a time: a dictionary stores a long text once, and each row that has it repeats it.
+fn batch_rows(metadata: &ArrowReaderMetadata, group: usize, roots: &[Option<usize>]) -> usize {
+    let schema = metadata.parquet_schema();
+    let group = &metadata.metadata().row_groups()[group];
+    let texts = (0..group.num_columns()).filter(|leaf| {
+        let is_text = schema.column(*leaf).physical_type() == PhysicalType::BYTE_ARRAY;
+        is_text && roots.contains(&Some(schema.get_column_root_idx(*leaf)))
+    });
+    // No text is longer than its column.
+    let bytes = texts.map(|leaf| u64::try_from(group.column(leaf).uncompressed_size()).unwrap_or(u64::MAX));
+    let longest = bytes.fold(0, u64::saturating_add);
+    BATCH_BYTES_MAX.checked_div(longest).map_or(BATCH_ROWS_MAX, |rows| rows.clamp(1, BATCH_ROWS_MAX as u64) as usize)
+}
+
 /// Calls a function with the columns of a row group. Returns its rows.
 fn decode(
     metadata: &ArrowReaderMetadata,
@@ -243,6 +262,7 @@ fn decode(
     let present: Vec<usize> = roots.iter().flatten().copied().collect();
     let mask = ProjectionMask::roots(metadata.parquet_schema(), present.iter().copied());
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, metadata.clone());
+    let builder = builder.with_batch_size(batch_rows(metadata, group, roots));
     let reader = builder.with_row_groups(vec![group]).with_projection(mask).build();
     // Columns of the reader are in the order of the file.
     let mut sorted = present;
@@ -306,5 +326,35 @@ impl ChunkReader for Fetched {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let found = self.parts.iter().find_map(|part| part.get(start, length as u64));
         found.ok_or_else(|| ParquetError::General("a page is not in its column".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{RecordBatch, StringArray},
+        datatypes::{Field, Schema},
+    };
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_are_decoded_few_at_a_time() {
+        for (bytes, rows) in [(10, BATCH_ROWS_MAX), (512 << 10, 1023), (8 << 20, 21)] {
+            let text = "x".repeat(bytes);
+            let column: ArrayRef = Arc::new(StringArray::from(vec![text.as_str(); 3]));
+            let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, false)]));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap();
+            let mut file = Vec::new();
+            let mut writer = ArrowWriter::try_new(&mut file, schema, None).unwrap();
+            writer.write(&batch).unwrap();
+            writer.close().unwrap();
+            let length = footer_bytes(&file).unwrap() as usize;
+            let end = file.len() - FOOTER_END_BYTES as usize;
+            let metadata = parsed(&Bytes::from(file[end - length..end].to_vec())).unwrap();
+            assert_eq!(batch_rows(&metadata, 0, &[Some(0)]), rows, "{bytes}");
+            assert_eq!(batch_rows(&metadata, 0, &[None]), BATCH_ROWS_MAX);
+        }
     }
 }
