@@ -86,9 +86,7 @@ impl CatalogAddress {
             }
         })
     }
-}
 
-impl CatalogAddress {
     /// Whether the catalog hands out the credentials for the files of the table.
     pub(crate) fn is_vended(&self) -> bool {
         match self {

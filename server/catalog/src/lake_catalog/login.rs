@@ -11,7 +11,10 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::{Url, form_urlencoded::Serializer};
 
-use super::requests::{self, CatalogClient, RequestError, below};
+use super::{
+    renewal,
+    requests::{self, CatalogClient, RequestError, below},
+};
 
 /// The scope of a login whose environment names none, as other clients of such catalogs have it.
 const SCOPE: &str = "catalog";
@@ -19,7 +22,7 @@ const SCOPE: &str = "catalog";
 /// Where a catalog has its own logins.
 const OWN_LOGINS: &str = "v1/oauth/tokens";
 
-/// A token is replaced when less than this, or half of its time, is left.
+/// A token is replaced when less than this is left.
 const RENEWED_BEFORE: Duration = Duration::from_mins(1);
 
 /// The time of a token that names none.
@@ -122,7 +125,7 @@ impl OauthClient {
         }
         let answer: TokenAnswer = client.answer(&[&self.secret], || self.request()).await?;
         let time = answer.expires_in.map_or(TOKEN_TIME, Duration::from_secs);
-        let renewed_at = Instant::now() + time.saturating_sub(RENEWED_BEFORE.min(time / 2));
+        let renewed_at = renewal::after(time, RENEWED_BEFORE);
         *known = Some(Token { text: answer.access_token.clone(), renewed_at });
         Ok(answer.access_token)
     }

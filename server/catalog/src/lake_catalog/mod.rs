@@ -6,6 +6,7 @@
 mod address;
 mod glue;
 mod login;
+mod renewal;
 mod requests;
 mod rest;
 mod storage_credentials;
@@ -38,7 +39,7 @@ impl LakeCatalogs {
     /// The table of an address, with the login of the environment.
     pub(super) fn table(&mut self, address: CatalogAddress, retry: &RetryConfig) -> Result<CatalogTable, String> {
         let catalog = match &address {
-            CatalogAddress::Rest { endpoint, warehouse, .. } => {
+            CatalogAddress::Rest { endpoint, warehouse, table, .. } => {
                 let key = (endpoint.to_string(), warehouse.clone());
                 let catalog = match self.rest.get(&key) {
                     Some(known) => Arc::clone(known),
@@ -48,9 +49,9 @@ impl LakeCatalogs {
                 if catalog.has_login() {
                     login::check_one("ICEBERG_REST_TOKEN or ICEBERG_REST_CREDENTIAL", endpoint, others)?;
                 }
-                LakeCatalog::Rest(Arc::clone(self.rest.entry(key).or_insert(catalog)))
+                LakeCatalog::Rest(Arc::clone(self.rest.entry(key).or_insert(catalog)), table.clone())
             }
-            CatalogAddress::Unity { endpoint, .. } => {
+            CatalogAddress::Unity { endpoint, table, .. } => {
                 let key = endpoint.to_string();
                 let catalog = match self.unity.get(&key) {
                     Some(known) => Arc::clone(known),
@@ -60,14 +61,14 @@ impl LakeCatalogs {
                     let others = self.unity.values().map(|known| known.endpoint());
                     login::check_one(unity::TOKEN, endpoint, others)?;
                 }
-                LakeCatalog::Unity(Arc::clone(self.unity.entry(key).or_insert(catalog)))
+                LakeCatalog::Unity(Arc::clone(self.unity.entry(key).or_insert(catalog)), table.clone())
             }
-            CatalogAddress::Glue { .. } => {
+            CatalogAddress::Glue { kind, table } => {
                 let known = match &self.glue {
                     Some(known) => Arc::clone(known),
                     None => Arc::new(GlueCatalog::open(retry)?),
                 };
-                LakeCatalog::Glue(Arc::clone(self.glue.insert(known)))
+                LakeCatalog::Glue(Arc::clone(self.glue.insert(known)), *kind, table.clone())
             }
         };
         Ok(CatalogTable::new(address, catalog))

@@ -78,11 +78,7 @@ impl CatalogClient {
         let body = whole_body(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|error| failed(&error))?;
         let body = body.ok_or_else(|| RequestError::Failed(format!("its answer exceeds {ANSWER_BYTES_MAX} bytes")))?;
         if !status.is_success() {
-            let said = secrets
-                .iter()
-                .filter(|secret| !secret.is_empty())
-                .fold(said(&body), |said, secret| said.replace(secret, "…"));
-            return Err(RequestError::Status(status.as_u16(), said));
+            return Err(RequestError::Status(status.as_u16(), said(&body, secrets)));
         }
         // Errors of the parser have no values of the answer but those of the wrong type.
         serde_json::from_slice(&body).map_err(|error| {
@@ -178,14 +174,17 @@ fn made(
     request
 }
 
-/// What the body of an error says, in the forms that catalogs have.
-fn said(body: &[u8]) -> String {
+/// What the body of an error says, in the forms that catalogs have, without the secrets that it may repeat.
+fn said(body: &[u8], secrets: &[&str]) -> String {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let inner = answer.get("error").filter(|inner| inner.is_object()).unwrap_or(&answer);
     let text = |names: &[&str]| names.iter().find_map(|name| inner.get(name)?.as_str());
     let message = text(&["message", "Message", "error_description"]);
     let kind = text(&["type", "__type", "error_code", "error"]);
     let said = [kind, message].into_iter().flatten().collect::<Vec<_>>().join(": ");
+    // Before it is cut: a part of a secret is one, too.
+    let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+    let said = secrets.fold(said, |said, secret| said.replace(secret, "…"));
     redact::one_line(&said).chars().take(SAID_CHARACTERS_MAX).collect()
 }
 
@@ -223,8 +222,10 @@ mod tests {
             ("<html>", ""),
             ("[1]", ""),
         ] {
-            assert_eq!(said(body.as_bytes()), want);
+            assert_eq!(said(body.as_bytes(), &[]), want);
         }
-        assert_eq!(said(format!("{{\"message\": \"{}\"}}", "x".repeat(1000)).as_bytes()).len(), SAID_CHARACTERS_MAX);
+        let long = format!("{{\"message\": \"{} secret {0}\"}}", "x".repeat(SAID_CHARACTERS_MAX - 4));
+        let shown = said(long.as_bytes(), &["secret", ""]);
+        assert_eq!((shown.chars().count(), shown.contains("sec")), (SAID_CHARACTERS_MAX, false));
     }
 }

@@ -3,23 +3,28 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    address::CatalogAddress, glue::GlueCatalog, rest::RestCatalog, storage_credentials::Handed, unity::UnityCatalog,
+    address::{CatalogAddress, TableKind, TableName},
+    glue::GlueCatalog,
+    rest::RestCatalog,
+    storage_credentials::Handed,
+    unity::UnityCatalog,
 };
 use crate::store::StoreError;
 
 /// A table in a catalog.
 #[derive(Clone)]
 pub(crate) struct CatalogTable {
+    /// For errors.
     address: CatalogAddress,
     catalog: LakeCatalog,
 }
 
-/// The catalog of a table.
+/// A catalog, and the table in it.
 #[derive(Clone)]
 pub(super) enum LakeCatalog {
-    Rest(Arc<RestCatalog>),
-    Glue(Arc<GlueCatalog>),
-    Unity(Arc<UnityCatalog>),
+    Rest(Arc<RestCatalog>, TableName),
+    Glue(Arc<GlueCatalog>, TableKind, TableName),
+    Unity(Arc<UnityCatalog>, TableName),
 }
 
 // === impl CatalogTable ===
@@ -31,20 +36,19 @@ impl CatalogTable {
 
     /// The URL of the metadata file of an Iceberg table, or of the folder of a Delta table, as it is now.
     pub(crate) async fn look_up(&self) -> Result<String, StoreError> {
-        match (&self.catalog, &self.address) {
-            (LakeCatalog::Rest(catalog), CatalogAddress::Rest { table, .. }) => catalog.look_up(table).await,
-            (LakeCatalog::Unity(catalog), CatalogAddress::Unity { table, .. }) => catalog.look_up(table).await,
-            (LakeCatalog::Glue(catalog), CatalogAddress::Glue { kind, table }) => catalog.look_up(*kind, table).await,
-            (_, address) => Err(StoreError::failed(format!("{address} is of another catalog"))),
+        match &self.catalog {
+            LakeCatalog::Rest(catalog, table) => catalog.look_up(table).await,
+            LakeCatalog::Unity(catalog, table) => catalog.look_up(table).await,
+            LakeCatalog::Glue(catalog, kind, table) => catalog.look_up(*kind, table).await,
         }
     }
 
     /// Credentials for the files of the table.
     pub(super) async fn credentials(&self) -> Result<Handed, StoreError> {
-        let handed = match (&self.catalog, &self.address) {
-            (LakeCatalog::Rest(catalog), CatalogAddress::Rest { table, .. }) => catalog.credentials(table).await?,
-            (LakeCatalog::Unity(catalog), CatalogAddress::Unity { table, .. }) => catalog.credentials(table).await?,
-            _ => None,
+        let handed = match &self.catalog {
+            LakeCatalog::Rest(catalog, table) => catalog.credentials(table).await?,
+            LakeCatalog::Unity(catalog, table) => catalog.credentials(table).await?,
+            LakeCatalog::Glue(..) => None,
         };
         handed.ok_or_else(|| {
             StoreError::denied(format!(

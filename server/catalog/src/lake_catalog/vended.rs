@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use object_store::{Error, Result, aws::AwsCredential, client::CredentialProvider};
 use tokio::sync::Mutex;
 
-use super::{storage_credentials::Handed, table::CatalogTable};
+use super::{renewal, storage_credentials::Handed, table::CatalogTable};
 use crate::store::StoreError;
 
-/// Credentials are replaced when less than this, or half of their time, is left.
+/// Credentials are replaced when less than this is left.
 const RENEWED_BEFORE: Duration = Duration::from_mins(5);
 
 /// The time of credentials that name none.
@@ -56,8 +56,7 @@ impl CredentialProvider for VendedCredentials {
         }
         let Handed { credential, ends } = self.table.credentials().await.map_err(unavailable)?;
         let time = ends.map_or(TIME, |ends| ends.duration_since(SystemTime::now()).unwrap_or_default());
-        let renewed_at = Instant::now() + time.saturating_sub(RENEWED_BEFORE.min(time / 2));
-        let credential = Arc::new(credential);
+        let (renewed_at, credential) = (renewal::after(time, RENEWED_BEFORE), Arc::new(credential));
         *known = Some(Known { credential: Arc::clone(&credential), renewed_at });
         Ok(credential)
     }
