@@ -12,12 +12,20 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.flight as fl
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
+from forebay.errors import ForebayError
+from harness.refusals import refusal
+from harness.serving import raw_table
 from harness.web_server import WebServer
 
 LEVEL_END = "\x1f"
+
+TOKEN = "token-not-to-be-seen-anywhere"
+NUMBERS = pa.schema([("id", pa.int64()), ("x", pa.float64())])
 
 
 @dataclass
@@ -162,3 +170,20 @@ class UnityServer(CatalogServer):
 
 def error(status: int, kind: str, message: str) -> tuple[int, Any]:
     return status, {"error": {"message": message, "type": kind, "code": status}}
+
+
+def rows(*ids: int) -> pa.Table:
+    """Rows of these ids."""
+    return pa.table({"id": ids, "x": [number / 2 for number in ids]}, schema=NUMBERS)
+
+
+def ids(url: str, name: str = "t") -> list[int]:
+    """The ids of a dataset's rows, sorted."""
+    with fl.connect(url) as client:
+        return sorted(raw_table(client, name)["id"].to_pylist())
+
+
+def refused(url: str, name: str = "t") -> ForebayError:
+    """The error of reading a dataset."""
+    with fl.connect(url) as client:
+        return refusal(lambda: raw_table(client, name))
